@@ -1,0 +1,88 @@
+"""Small linear algebra on arrays of any library: it knows matrices, not labels."""
+
+from __future__ import annotations
+
+from slce_xp import _xp
+from slce_xp._xp import Array
+
+# An eigenvalue of M = 2·BᵀB − S_t below this many eps of the trace of S_t is rounding: the
+# sums behind it carry a relative error of a few eps, and the trace bounds their norm.
+ZERO_EPS = 32.0
+
+
+def zero_level(matrix: Array, mean: Array, n: int) -> float:
+    """Magnitude below which an eigenvalue of M counts as zero.
+
+    Parameters
+    ----------
+    matrix : array, shape (d, d) or (n, n)
+        S_t or X Xᵀ of the centred data, which have the same trace.
+    mean : array, shape (d,)
+        Its square enters too: subtracting it rounds even where the data are constant.
+    n : int
+    """
+    xp, _ = _xp.place_of(matrix)
+    eps = float(xp.finfo(matrix.dtype).eps)
+    trace, square = _xp.to_host(xp.stack([xp.linalg.trace(matrix), xp.sum(mean * mean)]))
+    return ZERO_EPS * eps * (float(trace) + eps * n * float(square))
+
+
+def fix_signs(vectors: Array) -> Array:
+    """Make the entry of largest magnitude in each column positive.
+
+    Of several entries that are largest but for rounding the first decides, so that
+    backends which round differently agree.
+    """
+    xp, device = _xp.place_of(vectors)
+    size = xp.abs(vectors)
+    nearly = 1.0 - float(xp.finfo(vectors.dtype).eps) ** 0.5
+    largest = size >= nearly * xp.max(size, axis=0)
+    first = xp.argmax(xp.astype(largest, xp.int8), axis=0)
+    is_first = xp.arange(vectors.shape[0], device=device)[:, None] == first[None, :]
+    leading = xp.sum(xp.where(is_first, vectors, xp.zeros_like(vectors)), axis=0)
+    return xp.where(leading < 0, -vectors, vectors)
+
+
+def orthonormal(vectors: Array) -> Array:
+    """Orthonormal columns by QR, each with the direction of the column it came from."""
+    xp, _ = _xp.place_of(vectors)
+    q, r = xp.linalg.qr(vectors)
+    return xp.where(xp.linalg.diagonal(r) < 0, -q, q)
+
+
+def splice_null_space(
+    values: Array, vectors: Array, positive: int, null: Array
+) -> tuple[Array, Array]:
+    """Put null-space directions between the positive and the negative eigenpairs.
+
+    Parameters
+    ----------
+    values : array, shape (j,)
+        Eigenvalues beyond rounding, in descending order.
+    vectors : array, shape (d, j)
+        Their orthonormal eigenvectors.
+    positive : int
+        How many of them are positive.
+    null : array, shape (d, q)
+        Directions orthogonal to all samples. Their eigenvalue is zero.
+
+    Returns
+    -------
+    values : array, shape (j + q,)
+    vectors : array, shape (d, j + q)
+    """
+    xp, device = _xp.place_of(values)
+    # Twice is enough: once for the projection, once for what rounding left of it.
+    for _ in range(2):
+        null = orthonormal(null - vectors @ (vectors.T @ null))
+    zeros = xp.zeros(null.shape[1], dtype=values.dtype, device=device)
+    return (
+        xp.concat([values[:positive], zeros, values[positive:]]),
+        xp.concat([vectors[:, :positive], null, vectors[:, positive:]], axis=1),
+    )
+
+
+def count(condition: Array) -> int:
+    """How many entries are true, on the host."""
+    xp, _ = _xp.place_of(condition)
+    return int(_xp.to_host(xp.sum(xp.astype(condition, xp.int32))))

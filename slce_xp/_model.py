@@ -1,0 +1,368 @@
+"""The fitted model: frozen, printable, movable, saved without pickle."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from slce_xp import _validate, _xp
+from slce_xp._source import ArraySource
+from slce_xp._xp import Array, Place
+
+
+class _NewerFormatError(ValueError):
+    """A file from a later release: not damaged, so it keeps its own message."""
+
+
+_FORMAT = "slce_xp model"
+_VERSION = 1
+_ARRAYS = ("components", "eigenvalues", "mean", "centroids", "counts")
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class Model:
+    r"""A fitted Supervised Linear Centroid-Encoder.
+
+    The rows of `components` span the subspace that best rebuilds the class centroids,
+
+    .. math:: \min_{A^T A = I} \lVert \tilde C - X A A^T \rVert_F^2 ,
+
+    and are eigenvectors of :math:`M = S_b - S_w` for its algebraically largest eigenvalues.
+    Arrays are of the library and on the device that the fit used.
+
+    Attributes
+    ----------
+    components : array, shape (k, d)
+        Orthonormal rows, by descending eigenvalue; the entry of largest magnitude in each
+        is positive.
+    eigenvalues : array, shape (k,)
+        Descending. Only positive ones lower the loss; zero marks a direction orthogonal to
+        all samples.
+    mean : array, shape (d,)
+        The mean of all samples.
+    centroids : array, shape (K, d)
+        The class means, in input coordinates.
+    classes : numpy.ndarray, shape (K,)
+        The labels, sorted, on the host.
+    counts : array of integers, shape (K,)
+        Samples per class.
+    n_positive : int
+        How many of the returned eigenvalues are positive beyond rounding.
+    total_loss : float
+        The loss with no component at all, ‖C̃‖² = tr(S_b).
+    solver : str
+        The form that was used.
+
+    Examples
+    --------
+    >>> import numpy as np, slce_xp
+    >>> X = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 5.0], [1.0, 5.0]])
+    >>> model = slce_xp.fit(X, ["low", "low", "high", "high"])
+    >>> print(np.round(model.components, 6) + 0.0)
+    [[0. 1.]]
+    >>> model.transform(X).shape
+    (4, 1)
+    >>> round(model.loss, 6)
+    0.0
+    """
+
+    components: Array
+    eigenvalues: Array
+    mean: Array
+    centroids: Array
+    classes: np.ndarray
+    counts: Array
+    n_positive: int
+    total_loss: float
+    solver: str
+
+    # ------------------------------------------------------------ what it says about the fit
+
+    @property
+    def n_components(self) -> int:
+        """The number of components, k."""
+        return int(self.components.shape[0])
+
+    @property
+    def n_features(self) -> int:
+        """The number of features, d."""
+        return int(self.mean.shape[0])
+
+    @property
+    def n_samples(self) -> int:
+        """The number of samples the model was fitted on."""
+        return int(_xp.to_host(self.counts).sum())
+
+    @property
+    def loss(self) -> float:
+        """‖C̃ − X A Aᵀ‖² for all components (Property 5 of the paper)."""
+        return self.total_loss - float(_xp.to_host(self.eigenvalues).sum(dtype=np.float64))
+
+    @property
+    def loss_curve(self) -> Array:
+        """The loss after 1..k components, shape (k,): lowest after `n_positive` of them."""
+        return self.total_loss - self._place.xp.cumulative_sum(self.eigenvalues)
+
+    @property
+    def component_losses(self) -> Array:
+        """‖C̃ − X a aᵀ‖² for each component alone (Property 4), shape (k,)."""
+        return self.total_loss - self.eigenvalues
+
+    @property
+    def eigenvalue_bounds(self) -> Array:
+        """The leading eigenvalues of 2·S_b, shape (k,): upper bounds of `eigenvalues`.
+
+        2·S_b is positive semi-definite of rank at most K − 1 (Properties 1 and 2), so from
+        the K-th on the bound is zero and no eigenvalue is positive (Property 3).
+        """
+        xp, device = self._place
+        counts = xp.astype(self.counts, self.mean.dtype)
+        between = xp.sqrt(counts)[:, None] * (self.centroids - self.mean)
+        n_classes, d = between.shape
+        gram = between @ between.T if n_classes <= d else between.T @ between
+        k = min(self.n_components, gram.shape[0])
+        values, _ = _xp.largest_eigenpairs(2.0 * gram, k)
+        rest = xp.zeros(self.n_components - k, dtype=values.dtype, device=device)
+        return xp.concat([values, rest])
+
+    def __str__(self) -> str:
+        k, positive = self.n_components, self.n_positive
+        values = ", ".join(f"{v:.4g}" for v in _xp.to_host(self.eigenvalues)[:6])
+        share = 1.0 - self.loss / self.total_loss if self.total_loss > 0 else 0.0
+        lower = "all of them lower" if positive == k else f"{positive} of them lower"
+        return "\n".join(
+            [
+                f"SLCE model: {self.n_features} features → {k} component{'s' * (k != 1)}",
+                f"  fitted on    {self.n_samples} samples of {len(self.classes)} classes",
+                f"  solved by    {self.solver} form, {self._place}, "
+                f"{_xp.dtype_name(self.mean.dtype)}",
+                f"  eigenvalues  {values}{', …' * (k > 6)}" if k else "  eigenvalues  none",
+                f"  loss         {self.loss:.4g} of {self.total_loss:.4g}, "
+                f"{100 * share:.1f} % removed",
+                f"  components   {lower} the loss"
+                if k
+                else "  components   none: no direction lowers the loss, the classes overlap",
+            ]
+        )
+
+    def __repr__(self) -> str:
+        return (
+            f"<slce_xp.Model: {self.n_features} features → {self.n_components} components, "
+            f"{len(self.classes)} classes, {self._place}>"
+        )
+
+    # ------------------------------------------------------------ what it does with data
+
+    def transform(self, X: Any) -> Array:
+        """Embed samples: (X − mean)·Aᵀ.
+
+        Parameters
+        ----------
+        X : array, list of rows or data frame, shape (n, d)
+            In the model's library and on its device.
+
+        Returns
+        -------
+        array, shape (n, k)
+        """
+        source = self._source(X, self.n_features, "X")
+        xp, _ = self._place
+        dtype = xp.result_type(source.dtype, self.components.dtype)
+        mean, axes = xp.astype(self.mean, dtype), xp.astype(self.components.T, dtype)
+        # Centred block by block: X·Aᵀ − mean·Aᵀ would lose digits far from the origin.
+        blocks = [(xp.astype(source.rows(b), dtype) - mean) @ axes for b in source.row_blocks()]
+        return xp.concat(blocks, axis=0)
+
+    def inverse_transform(self, Z: Any) -> Array:
+        """Bring embedded samples back to input coordinates: Z·A + mean.
+
+        Parameters
+        ----------
+        Z : array, shape (n, k)
+
+        Returns
+        -------
+        array, shape (n, d)
+        """
+        source = self._source(Z, self.n_components, "Z")
+        return source.rows(slice(None)) @ self.components + self.mean
+
+    def reconstruct(self, X: Any) -> Array:
+        """Project samples onto the subspace, in input coordinates.
+
+        Parameters
+        ----------
+        X : array, list of rows or data frame, shape (n, d)
+
+        Returns
+        -------
+        array, shape (n, d)
+            What SLCE makes of each sample's class centroid.
+        """
+        return self.inverse_transform(self.transform(X))
+
+    def _source(self, X: Any, width: int, name: str) -> ArraySource:
+        matrix = _validate.as_matrix(X, name=name)
+        _validate.check_same_place(matrix, self._place, name)
+        if matrix.shape[1] != width:
+            raise ValueError(
+                f"{name} must have {width} columns, as many as the model's "
+                f"{'features' if name == 'X' else 'components'}; got shape {tuple(matrix.shape)}"
+            )
+        xp, _ = self._place
+        if not xp.isdtype(matrix.dtype, "real floating"):
+            # Not the library's default float: the model's own.
+            return ArraySource(matrix, dtype=self.mean.dtype)
+        return ArraySource(matrix)
+
+    # ------------------------------------------------------------ where it lives
+
+    @property
+    def _place(self) -> Place:
+        return _xp.place_of(self.mean)
+
+    def to(self, backend: str | ModuleType, device: Any = None) -> Model:
+        """Return the model in another array library or on another device.
+
+        Parameters
+        ----------
+        backend : str or namespace
+            'numpy', 'cupy', 'torch', 'jax', ...
+        device : optional
+            A device of that library; None is its default.
+
+        Returns
+        -------
+        Model
+
+        Examples
+        --------
+        >>> import slce_xp
+        >>> model = slce_xp.fit([[0.0], [1.0], [5.0], [6.0]], [0, 0, 1, 1])
+        >>> model.to("numpy").components
+        array([[1.]])
+        """
+        place = _xp.find_place(backend, device)
+        moved = {name: _xp.move(getattr(self, name), place) for name in _ARRAYS}
+        return dataclasses.replace(self, **moved)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the model to an .npz file of plain arrays, whole or not at all.
+
+        Parameters
+        ----------
+        path : path
+            Replaced where it exists.
+        """
+        classes, kind = _plain_classes(self.classes)
+        facts = {
+            "format": _FORMAT,
+            "version": _VERSION,
+            "classes": kind,
+            "n_positive": self.n_positive,
+            "total_loss": self.total_loss,
+            "solver": self.solver,
+        }
+        arrays: dict[str, Any] = {name: _xp.to_host(getattr(self, name)) for name in _ARRAYS}
+        path = Path(path)
+        temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+        try:
+            with temporary.open("xb") as file:
+                np.savez(file, header=np.array(json.dumps(facts)), classes=classes, **arrays)
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+
+def load(
+    path: str | os.PathLike[str], backend: str | ModuleType | None = None, device: Any = None
+) -> Model:
+    """Open a model that `Model.save` wrote.
+
+    Parameters
+    ----------
+    path : path
+    backend : str or namespace, optional
+        Where the model shall live; NumPy by default, whatever it was fitted on.
+    device : optional
+        A device of that backend.
+
+    Returns
+    -------
+    Model
+
+    Examples
+    --------
+    >>> import os, tempfile, slce_xp
+    >>> model = slce_xp.fit([[0.0], [1.0], [5.0], [6.0]], [0, 0, 1, 1])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = os.path.join(folder, "model.npz")
+    ...     model.save(path)
+    ...     slce_xp.load(path)
+    <slce_xp.Model: 1 features → 1 components, 2 classes, numpy on cpu>
+    """
+    model = _read(path)
+    return model if backend is None and device is None else model.to(backend or "numpy", device)
+
+
+def _read(path: str | os.PathLike[str]) -> Model:
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            contents = {name: file[name] for name in file.files}
+        facts = json.loads(str(contents.pop("header")))
+        if facts["format"] == _FORMAT and facts["version"] > _VERSION:
+            raise _NewerFormatError(
+                f"path must name a model file of format {_VERSION} or older; {os.fspath(path)!r} "
+                f"has format {facts['version']}. Upgrade slce_xp to open it"
+            )
+        return _from_contents(facts, contents)
+    except (OSError, _NewerFormatError):
+        raise
+    except Exception as error:  # whatever a damaged file makes NumPy, zip or JSON raise
+        raise ValueError(
+            f"path must name a model file written by Model.save; {os.fspath(path)!r} is damaged "
+            f"or something else ({error}). Save the model again"
+        ) from error
+
+
+def _from_contents(facts: dict[str, Any], contents: dict[str, np.ndarray]) -> Model:
+    if facts["format"] != _FORMAT:
+        raise ValueError(f"its format is {facts['format']!r}")
+    classes = contents["classes"]
+    model = Model(
+        **{name: contents[name] for name in _ARRAYS},
+        classes=classes.astype(object) if facts["classes"] == "object" else classes,
+        n_positive=int(facts["n_positive"]),
+        total_loss=float(facts["total_loss"]),
+        solver=str(facts["solver"]),
+    )
+    (k, d), n_classes = model.components.shape, model.classes.shape[0]
+    expected = {
+        "eigenvalues": (k,),
+        "mean": (d,),
+        "centroids": (n_classes, d),
+        "counts": (n_classes,),
+    }
+    for name, shape in expected.items():
+        if contents[name].shape != shape:
+            raise ValueError(f"its {name} have shape {contents[name].shape}, not {shape}")
+    return model
+
+
+def _plain_classes(classes: np.ndarray) -> tuple[np.ndarray, str]:
+    """Class labels as an array that needs no pickle, and the kind to restore."""
+    if classes.dtype != object:
+        return classes, "plain"
+    if all(isinstance(label, str) for label in classes):
+        return classes.astype(np.str_), "object"
+    kinds = sorted({type(label).__name__ for label in classes})
+    raise TypeError(
+        f"classes must be numbers, strings, booleans or dates to be saved without pickle; "
+        f"got {', '.join(kinds)}. Fit with such labels, for example y.astype(str)"
+    )

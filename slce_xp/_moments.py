@@ -1,0 +1,211 @@
+"""Class statistics of the data, as sums over rows.
+
+One pass gives the counts, the K × d class sums (the centroid scatter-add) and, where
+the plan calls for it, the d × d second moment. All three are taken about a shift, so
+that data far from the origin lose no digits when they are centred afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from slce_xp import _xp
+from slce_xp._source import ArraySource
+from slce_xp._validate import Labels
+from slce_xp._xp import Array
+
+# Up to this many classes a one-hot product is the fastest scatter-add; beyond it the
+# rows are visited in class order, so that the work no longer grows with K.
+ONE_HOT_CLASSES = 64
+# Rows per piece of the ordered scatter-add: its one-hot matrices are this size squared.
+PIECE_ROWS = 512
+# A mean this much larger than the spread (squared) costs that factor in accuracy when it
+# is subtracted after the sums; beyond it, it is subtracted from each block before.
+SAFE_OFFSET = 4.0
+# Rows looked at to decide that.
+PROBE_ROWS = 256
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Additive statistics about a shift.
+
+    Attributes
+    ----------
+    n : int
+    counts : array, shape (K,), floating
+    shift : array, shape (d,), or None
+        None stands for zero.
+    sums : array, shape (K, d)
+        Σ (x − shift) over the samples of each class.
+    second : array, shape (d, d), or None
+        Σ (x − shift)(x − shift)ᵀ over all samples.
+    """
+
+    n: int
+    counts: Array
+    shift: Array | None
+    sums: Array
+    second: Array | None
+
+    @property
+    def _offset(self) -> Array:
+        """The mean, seen from the shift."""
+        xp, _ = _xp.place_of(self.sums)
+        return xp.sum(self.sums, axis=0) / self.n
+
+    @property
+    def mean(self) -> Array:
+        """The mean of all samples, shape (d,)."""
+        return self._offset if self.shift is None else self.shift + self._offset
+
+    @property
+    def centroids(self) -> Array:
+        """The class means, shape (K, d)."""
+        centroids = self.sums / self.counts[:, None]
+        return centroids if self.shift is None else self.shift + centroids
+
+    @property
+    def between(self) -> Array:
+        """B, shape (K, d), rows √n_j (c_j − m): the between-class scatter is BᵀB."""
+        xp, _ = _xp.place_of(self.sums)
+        root = xp.sqrt(self.counts)[:, None]
+        return self.sums / root - root * self._offset
+
+    @property
+    def total_scatter(self) -> Array:
+        """S_t = Σ (x − m)(x − m)ᵀ, shape (d, d); needs `second`."""
+        offset = self._offset
+        return self.second - (self.n * offset)[:, None] * offset[None, :]
+
+
+def class_moments(source: ArraySource, labels: Labels, *, second: bool = False) -> Moments:
+    """One pass over X."""
+    xp, _ = source.place
+    shift = _find_shift(source)
+    sums, total = _sums(source, labels, shift, second)
+    # Any NaN or infinity in X reaches the sums, so finite sums prove a finite X.
+    if not bool(_xp.to_host(xp.all(xp.isfinite(sums)))):
+        source.raise_if_not_finite()
+        raise ValueError(
+            "X must be small enough to be summed: its class sums overflow "
+            f"{_xp.dtype_name(source.dtype)}. Scale X down"
+        )
+    counts = _xp.from_host(labels.counts, source.place, source.dtype)
+    return Moments(source.n, counts, shift, sums, total)
+
+
+def sum_by_class(source: ArraySource, labels: Labels) -> Array:
+    """Sum the rows of each class, (n, d) ↦ (K, d)."""
+    return _sums(source, labels, None, second=False)[0]
+
+
+def _find_shift(source: ArraySource) -> Array | None:
+    """A point near the data if they lie far from the origin, else None."""
+    xp, _ = source.place
+    probe = source.rows(slice(None, None, -(-source.n // PROBE_ROWS)))
+    mean = xp.mean(probe, axis=0)
+    spread = probe - mean
+    squares = xp.stack([xp.sum(mean * mean), xp.sum(spread * spread) / probe.shape[0]])
+    offset, variance = _xp.to_host(squares)
+    # NaN compares false: such data are reported by the sums.
+    return mean if offset > SAFE_OFFSET * variance else None
+
+
+def _shifted(rows: Array, shift: Array | None) -> Array:
+    return rows if shift is None else rows - shift
+
+
+def _gram(rows: Array) -> Array:
+    return rows.T @ rows  # one array twice: NumPy calls SYRK, half the work
+
+
+def _sums(
+    source: ArraySource, labels: Labels, shift: Array | None, second: bool
+) -> tuple[Array, Array | None]:
+    n_classes = labels.counts.shape[0]
+    if n_classes > ONE_HOT_CLASSES:
+        sums = _sum_in_class_order(source, labels.codes, labels.counts, shift)
+        return sums, _second_moment(source, shift) if second else None
+    codes = _xp.from_host(labels.codes, source.place)
+    sums = total = None
+    for block in source.row_blocks():
+        rows = _shifted(source.rows(block), shift)
+        sums = _add(sums, _one_hot(codes[block], n_classes, source).T @ rows)
+        if second:
+            total = _add(total, _gram(rows))
+    return sums, total
+
+
+def _second_moment(source: ArraySource, shift: Array | None) -> Array:
+    total = None
+    for block in source.row_blocks():
+        total = _add(total, _gram(_shifted(source.rows(block), shift)))
+    return total
+
+
+def _add(total: Array | None, term: Array) -> Array:
+    return term if total is None else total + term
+
+
+def _one_hot(codes: Array, width: int, source: ArraySource) -> Array:
+    xp, device = source.place
+    return xp.astype(codes[:, None] == xp.arange(width, device=device)[None, :], source.dtype)
+
+
+# ---------------------------------------------------------------- many classes
+
+
+def _sum_in_class_order(
+    source: ArraySource, codes: np.ndarray, counts: np.ndarray, shift: Array | None
+) -> Array:
+    """Class sums without an n × K matrix: rows are gathered class by class.
+
+    A piece is a run of whole classes with at most `length` rows, or a part of one larger
+    class; its one-hot matrix is no larger than length × length whatever K is. Pieces are
+    padded to few distinct shapes, which spares compiling backends a program per piece.
+    """
+    xp, _ = source.place
+    length = min(PIECE_ROWS, source.block_length(source.d))
+    order = np.argsort(codes, kind="stable")
+    partial_sums = []
+    owners = []  # the class of each useful row of the partial sums
+    useful = []  # and where it stands among them all
+    height = 0
+    for start, stop in _pieces(counts, length):
+        members = order[start:stop]
+        first = codes[members[0]]
+        n_classes = int(codes[members[-1]] - first) + 1
+        width = 1 << (n_classes - 1).bit_length()
+        padding = (0, length - members.shape[0])
+        rows = _shifted(source.gather(_xp.from_host(np.pad(members, padding), source.place)), shift)
+        local = np.pad(codes[members] - first, padding, constant_values=length)  # no such column
+        one_hot = _one_hot(_xp.from_host(local, source.place), width, source)
+        partial_sums.append(one_hot.T @ rows)
+        owners.append(np.arange(first, first + n_classes))
+        useful.append(np.arange(height, height + n_classes))
+        height += width
+    index = _xp.from_host(np.concatenate(useful), source.place)
+    sums = xp.take(xp.concat(partial_sums, axis=0), index, axis=0)
+    owner = np.concatenate(owners)
+    if owner.shape[0] == counts.shape[0]:
+        return sums
+    # Large classes came in parts: sum the parts, which are far fewer than the rows.
+    return _sum_in_class_order(ArraySource(sums), owner, np.bincount(owner), None)
+
+
+def _pieces(counts: np.ndarray, length: int) -> Iterator[tuple[int, int]]:
+    """Cut the rows in class order: whole classes up to `length` rows, or parts of one."""
+    ends = np.cumsum(counts)
+    start = 0
+    while start < ends[-1]:
+        whole = np.searchsorted(ends, start + length, side="right")  # classes that end in reach
+        if whole and ends[whole - 1] > start:
+            stop = int(ends[whole - 1])
+        else:
+            stop = start + length  # the class at `start` is larger than a piece
+        yield start, stop
+        start = stop

@@ -1,0 +1,90 @@
+"""M = 2·S_b − S_t, in the shapes the solvers ask for.
+
+The solvers see matrices only; which rows belong to which class stays in here.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from slce_xp import _xp
+from slce_xp._moments import Moments, sum_by_class
+from slce_xp._source import ArraySource
+from slce_xp._validate import Labels
+from slce_xp._xp import Array
+
+
+class CentroidOperator:
+    """The eigenproblem of one data set.
+
+    Attributes
+    ----------
+    between : array, shape (K, d)
+        B, with S_b = BᵀB.
+    """
+
+    def __init__(self, source: ArraySource, labels: Labels, moments: Moments, seed: int) -> None:
+        self._source = source
+        self._labels = labels
+        self._moments = moments
+        self._seed = seed
+        self.place = source.place
+        self.n, self.d = source.n, source.d
+        self.mean = moments.mean
+
+    @cached_property
+    def between(self) -> Array:
+        return self._moments.between
+
+    def total_scatter(self) -> Array:
+        """S_t, shape (d, d)."""
+        return self._moments.total_scatter
+
+    def gram(self) -> Array:
+        """G = X Xᵀ of the centred data, shape (n, n), summed over column blocks."""
+        total = None
+        for block in self._source.column_blocks():
+            columns = self._centred_columns(block)
+            term = columns @ columns.T
+            total = term if total is None else total + term
+        return total
+
+    def project(self, directions: Array) -> Array:
+        """X·V of the centred data, (d, j) ↦ (n, j)."""
+        total = None
+        for block in self._source.column_blocks():
+            term = self._centred_columns(block) @ directions[block, :]
+            total = term if total is None else total + term
+        return total
+
+    def combine(self, weights: Array) -> Array:
+        """XᵀW of the centred data, (n, j) ↦ (d, j)."""
+        xp, _ = self.place
+        blocks = [
+            self._centred_columns(block).T @ weights for block in self._source.column_blocks()
+        ]
+        return xp.concat(blocks, axis=0)
+
+    def class_sums(self, values: Array) -> Array:
+        """Class sums over √n_j of values per sample, (n, r) ↦ (K, r)."""
+        xp, _ = self.place
+        sums = sum_by_class(ArraySource(values), self._labels)
+        return sums / xp.sqrt(self._moments.counts)[:, None]
+
+    def reflect(self, values: Array) -> Array:
+        """D·W with D = 2P − I, where P replaces each row by its class mean: (n, j) ↦ (n, j)."""
+        xp, _ = self.place
+        counts = self._moments.counts[:, None]
+        means = sum_by_class(ArraySource(values), self._labels) / counts
+        return 2.0 * xp.take(means, self._codes, axis=0) - values
+
+    @cached_property
+    def _codes(self) -> Array:
+        return _xp.from_host(self._labels.codes, self.place)
+
+    def draw(self, count: int) -> Array:
+        """Seeded normal directions, shape (d, count)."""
+        return _xp.draw_normal(self._seed, (self.d, count), self.place, self._source.dtype)
+
+    def _centred_columns(self, block: slice) -> Array:
+        return self._source.columns(block) - self.mean[block]

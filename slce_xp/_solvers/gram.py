@@ -1,0 +1,64 @@
+"""The Gram form: an n × n problem. For data with more features than samples."""
+
+from __future__ import annotations
+
+from slce_xp import _linalg, _xp
+from slce_xp._operator import CentroidOperator
+from slce_xp._xp import Array
+
+
+def solve(operator: CentroidOperator, k: int) -> tuple[Array, Array, float]:
+    r"""Leading eigenpairs of M by way of G = X Xᵀ.
+
+    With P averaging over classes and D = 2P − I, M = XᵀDX. For G = L·Lᵀ the n × n matrix
+    T = LᵀDL has the same non-zero eigenvalues, and T·w = μ·w gives M's eigenvector
+    a = XᵀDL·w / \|μ\|. Nothing is divided by a small singular value of X, so squaring its
+    condition number in G costs no more than rounding M would.
+    """
+    xp, device = operator.place
+    n, d = operator.n, operator.d
+    gram = operator.gram()
+    zero = _linalg.zero_level(gram, operator.mean, n)
+    # G is singular, for centred rows sum to zero. A ridge below the level of rounding lets
+    # it be factored.
+    ridge = 0.25 * zero or 1.0
+    gram = gram + ridge * xp.eye(n, dtype=gram.dtype, device=device)
+    factor = xp.linalg.cholesky(gram)
+    means = operator.class_sums(factor)
+    matrix = 2.0 * (means.T @ means) - factor.T @ factor
+    values, left = _eigenpairs(matrix, factor, ridge, min(k, n))
+    positive = _linalg.count(values > zero)
+    kept = positive
+    wanted = k - positive  # directions of the null space, as far as there are any
+    if wanted > max(0, d - n):  # more than there must be: look how many there are
+        values, left = _eigenpairs(matrix, factor, ridge, n)
+        zeros = _linalg.count(xp.abs(values) <= zero)
+        wanted = min(wanted, d - n + zeros)
+        kept = k - wanted
+        values = xp.concat([values[:positive], values[positive + zeros :]])
+        left = xp.concat([left[:, :positive], left[:, positive + zeros :]], axis=1)
+    values, left = values[:kept], left[:, :kept]
+    vectors = _linalg.orthonormal(operator.combine(operator.reflect(left) / xp.abs(values)))
+    if wanted:
+        null = _off_row_space(operator, gram, operator.draw(wanted))
+        values, vectors = _linalg.splice_null_space(values, vectors, positive, null)
+    return values, vectors, zero
+
+
+def _eigenpairs(matrix: Array, factor: Array, ridge: float, k: int) -> tuple[Array, Array]:
+    """Leading eigenvalues μ of T without what the ridge adds to them, and L·w, shape (n, k)."""
+    xp, _ = _xp.place_of(matrix)
+    values, weights = _xp.largest_eigenpairs(matrix, k)
+    left = factor @ weights
+    # To first order the ridge adds ridge·‖L·w‖² / μ, which is all of μ where G is singular.
+    return values - ridge * xp.sum(left * left, axis=0) / values, left
+
+
+def _off_row_space(operator: CentroidOperator, gram: Array, vectors: Array) -> Array:
+    """Remove from vectors what lies in the span of the samples."""
+    xp, _ = operator.place
+    # Each round shrinks the part along a singular direction by ridge / (s² + ridge).
+    for _ in range(3):
+        inside = xp.linalg.solve(gram, operator.project(vectors))
+        vectors = _linalg.orthonormal(vectors - operator.combine(inside))
+    return vectors

@@ -1,0 +1,33 @@
+"""The scatter form: M itself, d × d. For data with more samples than features."""
+
+from __future__ import annotations
+
+from slce_xp import _linalg, _xp
+from slce_xp._operator import CentroidOperator
+from slce_xp._xp import Array
+
+
+def solve(operator: CentroidOperator, k: int) -> tuple[Array, Array, float]:
+    """Leading eigenpairs of M = 2·BᵀB − S_t."""
+    xp, _ = operator.place
+    scatter = operator.total_scatter()
+    zero = _linalg.zero_level(scatter, operator.mean, operator.n)
+    matrix = 2.0 * (operator.between.T @ operator.between) - scatter
+    values, vectors = _xp.largest_eigenpairs(matrix, k)
+    if _linalg.count(xp.abs(values) <= zero) == 0:
+        return values, vectors, zero
+
+    # Zero eigenvalues: the data do not span R^d. Any mixture of the null space would do, so
+    # the whole of it is taken and seeded directions are projected onto it.
+    values, vectors = _xp.largest_eigenpairs(matrix, operator.d)
+    positive = _linalg.count(values > zero)
+    null = _linalg.count(xp.abs(values) <= zero)
+    wanted = min(null, k - positive)
+    basis = vectors[:, positive : positive + null]
+    others = xp.concat([vectors[:, :positive], vectors[:, positive + null :]], axis=1)
+    values = xp.concat([values[:positive], values[positive + null :]])
+    kept = k - wanted
+    values, vectors = _linalg.splice_null_space(
+        values[:kept], others[:, :kept], positive, basis @ (basis.T @ operator.draw(wanted))
+    )
+    return values, vectors, zero

@@ -1,0 +1,81 @@
+"""Where X lives, read in pieces: a pass over the data is a sum over its row blocks.
+
+No one above this file takes more of X at a time than a block, so nothing of the size
+of X is ever made beside it.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+from slce_xp import _validate, _xp
+from slce_xp._xp import Array, Place
+
+# Large enough for full-speed matrix products, small beside any X worth blocking.
+BLOCK_BYTES = 16 * 2**20
+
+
+class ArraySource:
+    """A matrix in memory, read as floating-point blocks.
+
+    Parameters
+    ----------
+    x : array, shape (n, d)
+        Never copied as a whole nor written to. Integers are converted block by block.
+    dtype : optional
+        What to convert blocks to; by default what `x` is best computed in.
+    """
+
+    def __init__(self, x: Array, dtype: Any = None) -> None:
+        self._x = x
+        self.n, self.d = x.shape
+        self.place: Place = _xp.place_of(x)
+        self.dtype: Any = dtype or _xp.working_dtype(x)
+        xp = self.place.xp
+        self.itemsize = int(xp.finfo(self.dtype).bits) // 8
+
+    def rows(self, index: slice) -> Array:
+        """Rows as floats: a view where X has the working dtype."""
+        return self.place.xp.astype(self._x[index, :], self.dtype, copy=False)
+
+    def gather(self, index: Array) -> Array:
+        """Rows at the given positions, as floats."""
+        xp = self.place.xp
+        return xp.astype(xp.take(self._x, index, axis=0), self.dtype, copy=False)
+
+    def columns(self, index: slice) -> Array:
+        """Columns as floats."""
+        return self.place.xp.astype(self._x[:, index], self.dtype, copy=False)
+
+    def row_blocks(self) -> Iterator[slice]:
+        """Slices of rows, each about `BLOCK_BYTES` of X."""
+        return _blocks(self.n, self.block_length(self.d))
+
+    def column_blocks(self) -> Iterator[slice]:
+        """Slices of columns, each about `BLOCK_BYTES` of X."""
+        return _blocks(self.d, self.block_length(self.n))
+
+    def block_length(self, width: int) -> int:
+        """How many lines of `width` numbers make a block."""
+        return max(1, BLOCK_BYTES // (width * self.itemsize))
+
+    def raise_if_not_finite(self) -> None:
+        """Find the first NaN or infinity: a slow scan for when a sum has shown there is one."""
+        xp = self.place.xp
+        for block in self.row_blocks():
+            values = self.rows(block)
+            bad = ~xp.isfinite(values)
+            if bool(_xp.to_host(xp.any(bad))):
+                position = int(_xp.to_host(xp.argmax(xp.astype(xp.reshape(bad, (-1,)), xp.int8))))
+                row, column = divmod(position, self.d)
+                value = float(_xp.to_host(values[row, column]))
+                raise _validate.not_finite(block.start + row, column, value)
+
+
+def _blocks(length: int, step: int) -> Iterator[slice]:
+    # Even parts rather than a ragged tail: a sliver costs a product its speed.
+    parts = -(-length // step)
+    edges = [length * i // parts for i in range(parts + 1)]
+    return (slice(a, b) for a, b in itertools.pairwise(edges))

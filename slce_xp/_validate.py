@@ -1,0 +1,276 @@
+"""The only checker: what comes in is turned into arrays, codes and numbers, or refused.
+
+Nothing here computes, and nothing here changes what the caller handed in.
+"""
+
+from __future__ import annotations
+
+import operator
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from slce_xp import _xp
+from slce_xp._xp import Array, Place
+
+
+class Labels(NamedTuple):
+    """Class labels as codes.
+
+    Attributes
+    ----------
+    codes : numpy.ndarray of int64, shape (n,)
+        The position in `classes` of each sample's label.
+    classes : numpy.ndarray, shape (K,)
+        The distinct labels, sorted, in the caller's own values.
+    counts : numpy.ndarray of int64, shape (K,)
+    """
+
+    codes: np.ndarray
+    classes: np.ndarray
+    counts: np.ndarray
+
+
+# ---------------------------------------------------------------- X
+
+
+def as_matrix(X: Any, *, name: str = "X") -> Array:
+    """`X` as a dense two-dimensional array of real numbers, of its own library."""
+    array = _as_array(X, name)
+    shape = tuple(array.shape)
+    if len(shape) != 2:
+        remedy = f"{name}.reshape(-1, 1)" if len(shape) == 1 else f"{name}.reshape(n, -1)"
+        raise ValueError(
+            f"{name} must be two-dimensional (samples × features); got shape {shape}. "
+            f"For one feature per sample or for images, reshape: {remedy}"
+        )
+    if _xp.working_dtype(array) is None:
+        raise TypeError(_no_numbers(X, array, name))
+    return _xp.detached(array)
+
+
+def _as_array(X: Any, name: str) -> Array:
+    if isinstance(X, np.ma.MaskedArray):
+        raise TypeError(
+            f"{name} must not be a masked array, its mask would be lost; "
+            f"fill it first: {name}.filled(value)"
+        )
+    if isinstance(X, np.ndarray):
+        return np.asarray(X)  # np.matrix has another `*`
+    if _is_sparse(X):
+        raise TypeError(
+            f"{name} must be dense; got a sparse {type(X).__name__}. "
+            f"Where memory allows: {name}.toarray()"
+        )
+    if _xp.is_array(X):
+        return X
+    if hasattr(X, "columns") and hasattr(X, "to_numpy"):
+        return _frame_to_numpy(X, name)
+    if hasattr(X, "__array__") or hasattr(X, "__len__"):
+        try:
+            return np.asarray(X)
+        except ValueError as error:
+            raise ValueError(
+                f"{name} must be rectangular, with as many numbers in each row ({error})"
+            ) from error
+    raise TypeError(
+        f"{name} must be an array, a list of rows or a data frame; got {type(X).__name__}"
+    )
+
+
+def _is_sparse(X: Any) -> bool:
+    layout = str(getattr(X, "layout", ""))
+    return hasattr(X, "nnz") or (layout.startswith("torch.sparse") or layout == "torch._mkldnn")
+
+
+def _frame_to_numpy(frame: Any, name: str) -> np.ndarray:
+    values: np.ndarray = np.asarray(frame.to_numpy())
+    if values.dtype != object:
+        return values
+    # Mixed columns: find the one that is to blame, by name. Nullable numbers are fine.
+    columns = []
+    for i, column in enumerate(frame.columns):
+        try:
+            columns.append(np.asarray([_as_float(v) for v in values[:, i]], dtype=np.float64))
+        except (TypeError, ValueError):
+            raise TypeError(
+                f"{name} must hold numbers only; column {column!r} does not. "
+                f"Encode it as numbers or leave it out: {name}.drop(columns=[{column!r}])"
+            ) from None
+    return np.stack(columns, axis=1)
+
+
+def _as_float(value: Any) -> float:
+    if isinstance(value, str):
+        raise TypeError
+    return float("nan") if _is_missing(value) else float(value)
+
+
+def _no_numbers(X: Any, array: Array, name: str) -> str:
+    dtype = _xp.dtype_name(array.dtype)
+    if "complex" in dtype:
+        remedy = f"take {name}.real, or stack real and imaginary parts as features"
+    else:
+        remedy = f"convert it first, for example {name}.astype(float)"
+    return f"{name} must hold real numbers; got dtype {dtype}: {remedy}"
+
+
+def check_sizes(X: Array) -> None:
+    """Refuse a matrix without rows or columns."""
+    n, d = X.shape
+    if n == 0:
+        raise ValueError(f"X must have at least one row (sample); got shape ({n}, {d})")
+    if d == 0:
+        raise ValueError(f"X must have at least one column (feature); got shape ({n}, {d})")
+
+
+def not_finite(row: int, column: int, value: float) -> ValueError:
+    """The error for NaN or infinity in X."""
+    kind = "NaN" if np.isnan(value) else "infinity"
+    return ValueError(
+        f"X must be finite; the first {kind} stands in row {row}, column {column}. "
+        "Remove those rows or columns, or impute them first"
+    )
+
+
+# ---------------------------------------------------------------- y
+
+
+def as_labels(y: Any, n_samples: int) -> Labels:
+    """Code class labels as integers; any hashable, sortable values will do."""
+    values = _label_values(y)
+    if values.ndim != 1:
+        raise ValueError(
+            f"y must be one-dimensional, one label per sample; got shape {values.shape}. "
+            "Flatten a column with y.ravel(), turn one-hot rows into labels with y.argmax(axis=1)"
+        )
+    if values.shape[0] != n_samples:
+        raise ValueError(
+            f"X and y must have the same number of samples; "
+            f"got {n_samples} rows in X and {values.shape[0]} labels in y"
+        )
+    _check_no_missing(y, values)
+    try:
+        classes, codes, counts = np.unique(values, return_inverse=True, return_counts=True)
+    except TypeError as error:
+        raise TypeError(
+            f"y must hold labels of one kind that can be sorted ({error}); "
+            "make them all strings or all numbers"
+        ) from error
+    if classes.shape[0] < 2:
+        only = f", all {classes[0]!r}" if classes.shape[0] else ""
+        raise ValueError(
+            f"y must hold at least two classes; got {classes.shape[0]}{only}. "
+            "With one class there is nothing to tell apart: use PCA"
+        )
+    return Labels(codes.astype(np.int64, copy=False), classes, counts.astype(np.int64, copy=False))
+
+
+def _label_values(y: Any) -> np.ndarray:
+    if y is None:
+        raise ValueError("y must be given: SLCE is supervised; got None. Use PCA without labels")
+    if isinstance(y, np.ndarray):
+        return np.asarray(y)
+    if _xp.is_array(y):
+        return _xp.to_host(_xp.detached(y))
+    if hasattr(y, "columns") and hasattr(y, "to_numpy"):  # a frame of one column
+        return np.asarray(y.to_numpy())
+    if isinstance(y, (list, tuple)):
+        # np.asarray(["a", None]) would make strings of everything.
+        values = np.empty(len(y), dtype=object)
+        values[:] = y
+        return values if any(isinstance(v, str) or _is_missing(v) for v in y) else np.asarray(y)
+    values = np.asarray(y)
+    if values.ndim == 0:
+        raise TypeError(f"y must be a vector of labels; got {type(y).__name__}")
+    return values
+
+
+def _check_no_missing(y: Any, values: np.ndarray) -> None:
+    if values.dtype.kind in "fc":
+        missing = np.isnan(values)
+    elif values.dtype.kind in "mM":
+        missing = np.isnat(values)
+    elif values.dtype.kind == "U":
+        missing = values == ""
+    elif values.dtype == object:
+        missing = np.fromiter((_is_missing(v) or v == "" for v in values), bool, len(values))
+    elif hasattr(y, "isna"):
+        missing = np.asarray(y.isna())
+    else:
+        return
+    if missing.any():
+        first = int(np.argmax(missing))
+        raise ValueError(
+            f"y must have a label for every sample; got {values[first]!r} at position {first}. "
+            "Drop those samples or label them"
+        )
+
+
+def _is_missing(value: Any) -> bool:
+    # NaN is the float unequal to itself; pandas' NA and NaT are known by their types' names,
+    # so that pandas need not be imported.
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return True
+    return isinstance(value, (float, np.floating)) and bool(np.isnan(value))
+
+
+# ---------------------------------------------------------------- parameters
+
+
+def as_component_count(n_components: Any, n_classes: int, n_features: int) -> int:
+    """How many components to compute at most; `"positive"` is cut down after the solve."""
+    default = min(n_classes - 1, n_features)
+    if n_components is None or (isinstance(n_components, str) and n_components == "positive"):
+        return default
+    rule = f"n_components must be an integer from 1 to {n_features} (the number of features)"
+    other = "None (number of classes − 1) or 'positive'"
+    if isinstance(n_components, (bool, str)):
+        raise TypeError(f"{rule}, {other}; got {n_components!r}")
+    try:
+        count = operator.index(n_components)
+    except TypeError:
+        raise TypeError(f"{rule}, {other}; got {n_components!r}") from None
+    if not 1 <= count <= n_features:
+        raise ValueError(f"{rule}, {other}; got {count}")
+    return count
+
+
+def as_seed(random_state: Any) -> int:
+    """Return a non-negative integer seed."""
+    try:
+        seed = operator.index(random_state)
+    except TypeError:
+        seed = -1
+    if seed < 0 or isinstance(random_state, bool):
+        raise ValueError(f"random_state must be an integer ≥ 0; got {random_state!r}")
+    return seed
+
+
+def find_place(X: Array, backend: str | ModuleType | None, device: Any) -> Place:
+    """Where to compute: what the caller named, else where X is."""
+    here = _xp.place_of(X)
+    if backend is None:
+        if device is not None:
+            there = _xp.find_place(here.xp, device)
+            if there.device != here.device:
+                raise ValueError(
+                    f"X is on {here.device} and device={device!r} asks for another; nothing is "
+                    f"moved unasked. Move X first, or pass backend={_xp.backend_name(here.xp)!r} "
+                    "with that device"
+                )
+        return here
+    there = _xp.find_place(backend, device)
+    # X already in that library stays on its device unless another one was named.
+    return here if device is None and there.xp is here.xp else there
+
+
+def check_same_place(array: Array, place: Place, name: str) -> None:
+    """A fitted model works where it lives: nothing is moved unasked."""
+    here = _xp.place_of(array)
+    if here.xp is not place.xp or here.device != place.device:
+        raise ValueError(
+            f"{name} must be where the model is ({place}); got {here}. Move {name} there, "
+            f"or the model: model.to({_xp.backend_name(here.xp)!r}, device={str(here.device)!r})"
+        )

@@ -1,0 +1,307 @@
+"""The door to the array libraries: the only file that names them.
+
+Everything above this file speaks the Python array API and asks here for what the
+standard leaves open: which namespace and device an array has, how it moves, how a
+host value is read, and where one library has a better routine than the standard.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+from collections.abc import Iterator
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import array_api_compat as compat
+import numpy as np
+
+Array = Any  # no static type covers every array library
+
+# Public name -> (module of the standard's functions, how to install it).
+_LIBRARIES = {
+    "numpy": ("array_api_compat.numpy", "pip install numpy"),
+    "cupy": ("array_api_compat.cupy", "pip install 'slce-xp[cupy-cuda12]' (or cupy-cuda13)"),
+    "torch": ("array_api_compat.torch", "pip install 'slce-xp[torch]'"),
+    "jax": ("jax.numpy", "pip install 'slce-xp[jax]'"),
+    "array_api_strict": ("array_api_strict", "pip install array-api-strict"),
+}
+BACKENDS = tuple(_LIBRARIES)
+
+
+class Place(NamedTuple):
+    """Where arrays live: the namespace that computes with them and their device."""
+
+    xp: Any
+    device: Any
+
+    def __str__(self) -> str:
+        return f"{backend_name(self.xp)} on {self.device}"
+
+
+# ---------------------------------------------------------------- namespaces and devices
+
+
+def is_array(x: object) -> bool:
+    """Whether `x` is a dense array of a library that computes eagerly."""
+    return (
+        compat.is_array_api_obj(x)
+        and not compat.is_dask_array(x)
+        and not compat.is_pydata_sparse_array(x)
+    )
+
+
+def place_of(x: Array) -> Place:
+    """Namespace and device of an array."""
+    return Place(compat.array_namespace(x), compat.device(x))
+
+
+def backend_name(xp: ModuleType) -> str:
+    """Return the name by which users call a namespace."""
+    for name, (module, _) in _LIBRARIES.items():
+        if xp.__name__ == module:
+            return name
+    return xp.__name__
+
+
+def find_place(backend: str | ModuleType, device: object = None) -> Place:
+    """Namespace and device for a backend that the caller asked for by name.
+
+    Raises ImportError where the library is missing, ValueError for an unknown name or
+    a device the library does not have, RuntimeError where there is no GPU.
+    """
+    xp = _load(backend) if isinstance(backend, str) else _as_namespace(backend)
+    if compat.is_cupy_namespace(xp):
+        _require_cuda_for_cupy(xp)
+    return Place(xp, _find_device(xp, device))
+
+
+def _load(name: str) -> ModuleType:
+    if name not in _LIBRARIES:
+        raise ValueError(
+            f"backend must be one of {', '.join(map(repr, BACKENDS))}, an array-API namespace "
+            f"or None (follow X); got {name!r}"
+        )
+    module, install = _LIBRARIES[name]
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise ImportError(
+            f"backend={name!r} needs a library that cannot be imported here ({error}); "
+            f"install it with: {install}"
+        ) from error
+
+
+def _as_namespace(backend: object) -> ModuleType:
+    if not hasattr(backend, "asarray") or not hasattr(backend, "__name__"):
+        raise ValueError(
+            f"backend must be one of {', '.join(map(repr, BACKENDS))}, an array-API namespace "
+            f"or None (follow X); got {backend!r}"
+        )
+    # `torch`, `cupy` and the like are meant as their standard-conforming wrappers.
+    name = str(backend.__name__)
+    return _load(name) if name in _LIBRARIES else backend  # type: ignore[return-value]
+
+
+def _require_cuda_for_cupy(xp: ModuleType) -> None:
+    # `import cupy` succeeds without a driver, so only this question tells.
+    if not xp.cuda.is_available():
+        raise RuntimeError(
+            "backend='cupy' needs a CUDA GPU and its driver, and none was found; "
+            "use backend='numpy' to compute on the CPU"
+        )
+
+
+def _find_device(xp: ModuleType, device: object) -> Any:
+    try:
+        return compat.device(xp.empty(0, device=_as_device(xp, device)))
+    except Exception as error:  # each library raises its own kind
+        # A CPU build of torch raises AssertionError, a missing GPU RuntimeError, a typo
+        # RuntimeError or ValueError: to the user all say "no such device".
+        known = ", ".join(map(str, _devices(xp)))
+        raise ValueError(
+            f"device must be a device that {backend_name(xp)} has here ({known}); got {device!r} "
+            f"({_first_line(error)}). Choose one of them, or leave device=None"
+        ) from error
+
+
+def _as_device(xp: ModuleType, device: object) -> object:
+    """Translate 'cpu', 'cuda:1' and the like where a library wants its own object."""
+    if not isinstance(device, str):
+        return device  # None is the library's default
+    if compat.is_cupy_namespace(xp):
+        kind, _, index = device.partition(":")
+        if kind not in ("cuda", "gpu") or not (index or "0").isdigit():
+            raise ValueError("CuPy's devices are 'cuda', 'cuda:0', 'cuda:1', ...")
+        return xp.cuda.Device(int(index) if index else None)
+    if compat.is_jax_namespace(xp):
+        kind, _, index = device.partition(":")
+        return _jax().devices(kind)[int(index or 0)]
+    if compat.is_numpy_namespace(xp) or compat.is_torch_namespace(xp):
+        return device
+    matches = [known for known in _devices(xp) if device in (str(known), _device_name(known))]
+    return matches[0] if matches else device
+
+
+def _device_name(device: object) -> str:
+    return str(getattr(device, "_device", device))
+
+
+def _devices(xp: ModuleType) -> list[Any]:
+    try:
+        if compat.is_jax_namespace(xp):
+            return list(_jax().devices())
+        return [d for d in xp.__array_namespace_info__().devices() if str(d) != "meta"]
+    except Exception:  # a list of devices is only there to help the message
+        return []
+
+
+def _jax() -> ModuleType:
+    return importlib.import_module("jax")
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
+# ---------------------------------------------------------------- moving values
+
+
+def to_host(x: Array) -> np.ndarray:
+    """Read an array as NumPy: the one way values leave a device.
+
+    Every call waits for the device, so the number of calls is the number of host
+    synchronisations of a computation.
+    """
+    if isinstance(x, np.ndarray):
+        return x
+    if compat.is_cupy_array(x):
+        return x.get()  # type: ignore[no-any-return]
+    if compat.is_torch_array(x):
+        return _torch_to_host(x)
+    if not compat.is_jax_array(x):
+        x = compat.to_device(
+            x, compat.array_namespace(x).__array_namespace_info__().default_device()
+        )
+    return np.asarray(x)
+
+
+def _torch_to_host(x: Array) -> np.ndarray:
+    x = x.detach().cpu()
+    if str(x.dtype) == "torch.bfloat16":  # NumPy has no such type; float32 holds it exactly
+        x = x.float()
+    return x.numpy()  # type: ignore[no-any-return]
+
+
+def from_host(values: np.ndarray, place: Place, dtype: Any = None) -> Array:
+    """Put a NumPy array where `place` says; shares memory where the library can."""
+    xp, device = place
+    if compat.is_numpy_namespace(xp):
+        return xp.asarray(values, dtype=dtype)
+    if compat.is_torch_namespace(xp) and (
+        not values.flags.writeable or any(stride < 0 for stride in values.strides)
+    ):
+        # Torch refuses negative strides and warns that it could write to read-only memory.
+        values = values.copy()
+    return xp.asarray(values, dtype=dtype, device=device)
+
+
+def move(x: Array, place: Place) -> Array:
+    """Bring an array of any library to `place`."""
+    here = place_of(x)
+    if here.xp is place.xp:
+        if here.device == place.device:
+            return x
+        return compat.to_device(x, place.device)
+    if _on_accelerator(x) and _is_accelerator(place):
+        # From one GPU library to another without a way through the host.
+        return compat.to_device(place.xp.from_dlpack(x), place.device)
+    return from_host(to_host(x), place)
+
+
+def _on_accelerator(x: Array) -> bool:
+    return hasattr(x, "__dlpack_device__") and x.__dlpack_device__()[0] != 1
+
+
+def _is_accelerator(place: Place) -> bool:
+    return compat.is_cupy_namespace(place.xp) or "cuda" in str(place.device).lower()
+
+
+def detached(x: Array) -> Array:
+    """`x` without its autograd history: a fit is not differentiated."""
+    return x.detach() if compat.is_torch_array(x) else x
+
+
+def draw_normal(seed: int, shape: tuple[int, ...], place: Place, dtype: Any) -> Array:
+    """Standard normal numbers, the same for every backend: drawn by NumPy and moved."""
+    return from_host(np.random.default_rng(seed).standard_normal(shape), place, dtype)
+
+
+# ---------------------------------------------------------------- dtypes and arithmetic
+
+
+def dtype_name(dtype: object) -> str:
+    """'float32' for any library's float32."""
+    return str(dtype).rpartition(".")[2] if not isinstance(dtype, np.dtype) else dtype.name
+
+
+def working_dtype(x: Array) -> Any:
+    """The dtype to compute in, or None where `x` has no real numbers.
+
+    float32 and float64 stay, shorter floats become float32, longer ones float64,
+    integers and booleans the library's default.
+    """
+    xp, device = place_of(x)
+    name = dtype_name(x.dtype)
+    if name in ("float32", "float64"):
+        return x.dtype
+    if name in ("float16", "bfloat16") or name.startswith("float8"):
+        return xp.float32
+    if name.startswith("float") or name == "longdouble":
+        return xp.float64
+    if xp.isdtype(x.dtype, ("bool", "integral")):
+        return xp.__array_namespace_info__().default_dtypes(device=device)["real floating"]
+    return None
+
+
+@contextlib.contextmanager
+def full_precision(xp: ModuleType) -> Iterator[None]:
+    """Keep matrix products at the precision of their dtype.
+
+    JAX multiplies float32 in TF32 on GPUs that have it, which keeps three digits and
+    makes a Gram matrix useless.
+    """
+    if compat.is_jax_namespace(xp):
+        with _jax().default_matmul_precision("highest"):
+            yield
+    else:
+        yield
+
+
+def largest_eigenpairs(matrix: Array, k: int) -> tuple[Array, Array]:
+    """The k algebraically largest eigenpairs of a symmetric matrix, in descending order.
+
+    Parameters
+    ----------
+    matrix : array, shape (m, m)
+        Overwritten where the library allows: pass a matrix nobody else needs.
+    k : int
+
+    Returns
+    -------
+    eigenvalues : array, shape (k,)
+    eigenvectors : array, shape (m, k)
+    """
+    xp, device = place_of(matrix)
+    m = matrix.shape[0]
+    if compat.is_numpy_namespace(xp) and 2 * k < m:
+        linalg = importlib.import_module("scipy.linalg")
+        values, vectors = linalg.eigh(
+            matrix, subset_by_index=(m - k, m - 1), overwrite_a=True, check_finite=False
+        )
+    else:
+        values, vectors = xp.linalg.eigh(matrix)
+    # take, not a flipped view: negative strides abort torch when they reach it by DLPack.
+    stop = values.shape[0]
+    descending = xp.arange(stop - 1, stop - 1 - k, -1, device=device)
+    return xp.take(values, descending, axis=0), xp.take(vectors, descending, axis=1)
