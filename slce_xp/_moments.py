@@ -106,13 +106,13 @@ def sum_by_class(source: ArraySource, labels: Labels) -> Array:
 def _find_shift(source: ArraySource) -> Array | None:
     """A point near the data if they lie far from the origin, else None."""
     xp, _ = source.place
-    probe = source.rows(slice(None, None, -(-source.n // PROBE_ROWS)))
+    rows = min(PROBE_ROWS, source.block_length(source.d))
+    probe = source.rows(slice(None, None, -(-source.n // rows)))
     mean = xp.mean(probe, axis=0)
-    spread = probe - mean
-    squares = xp.stack([xp.sum(mean * mean), xp.sum(spread * spread) / probe.shape[0]])
-    offset, variance = _xp.to_host(squares)
+    squares = xp.stack([xp.sum(mean * mean), xp.sum(probe * probe) / probe.shape[0]])
+    offset, square = _xp.to_host(squares)
     # NaN compares false: such data are reported by the sums.
-    return mean if offset > SAFE_OFFSET * variance else None
+    return mean if offset > SAFE_OFFSET * (square - offset) else None
 
 
 def _shifted(rows: Array, shift: Array | None) -> Array:
@@ -169,7 +169,7 @@ def _sum_in_class_order(
     padded to few distinct shapes, which spares compiling backends a program per piece.
     """
     xp, _ = source.place
-    length = min(PIECE_ROWS, source.block_length(source.d))
+    length = max(2, min(PIECE_ROWS, source.block_length(source.d)))  # 1 would never end
     order = np.argsort(codes, kind="stable")
     partial_sums = []
     owners = []  # the class of each useful row of the partial sums

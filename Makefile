@@ -1,0 +1,54 @@
+# Every target makes its own environment; nothing needs to be installed by hand.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+LOG := $(VENV)/install.log
+
+.PHONY: help demo test lint format clean
+
+help:
+	@echo "make demo    fit SLCE on handwritten digits and draw the embedding (demo.png)"
+	@echo "make test    ruff, mypy and the tests on every array library"
+	@echo "make format  let ruff format the code"
+	@echo "make clean   remove the environment and caches"
+
+demo: $(VENV)/.demo
+	@$(BIN)/python -m slce_xp.demo --output demo.png
+
+test: lint
+	@OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n auto $(PYTEST_ARGS)
+
+lint: $(VENV)/.test
+	@$(BIN)/ruff check -q . && $(BIN)/ruff format --check -q . || \
+		{ echo "ruff finds fault: 'make format' mends most of it, 'ruff check' lists the rest"; exit 1; }
+	@$(BIN)/mypy --no-error-summary
+
+format: $(VENV)/.test
+	@$(BIN)/ruff check -q --fix . ; $(BIN)/ruff format -q .
+
+clean:
+	@rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis demo.png
+
+# pip speaks into a log that is shown only when it fails.
+define install
+	@echo "installing $(1) (once) ..."
+	@$(BIN)/python -m pip install -q $(2) >$(LOG) 2>&1 || { \
+		grep -v WARNING $(LOG) | tail -n 15; \
+		echo "the installation failed: see $(LOG); a package index must be within reach"; exit 1; }
+	@touch $@
+endef
+
+$(VENV)/.venv:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "Python 3.11 or newer is needed: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
+	@$(PYTHON) -m venv $(VENV) || \
+		{ echo "cannot make an environment: install your system's python3-venv package"; exit 1; }
+	@$(BIN)/python -m pip install -q --upgrade 'pip>=25.1' >$(LOG) 2>&1 || \
+		{ tail -n 5 $(LOG); echo "cannot upgrade pip: a package index must be within reach"; exit 1; }
+	@touch $@
+
+$(VENV)/.demo: $(VENV)/.venv pyproject.toml
+	$(call install,slce_xp,-e '.[demo]')
+
+$(VENV)/.test: $(VENV)/.venv pyproject.toml
+	$(call install,slce_xp and the test dependencies,-e '.[demo]' --group test --group lint)

@@ -1,0 +1,125 @@
+"""The shape of the house: who may import whom, and who may name an array library."""
+
+import ast
+import importlib
+import pkgutil
+from pathlib import Path
+
+import pytest
+
+import slce_xp
+
+ROOT = Path(slce_xp.__file__).parent
+FILES = sorted(ROOT.rglob("*.py"))
+
+# A file may import only from those before it.
+ORDER = [
+    "_xp",
+    "_validate",
+    "_source",
+    "_moments",
+    "_linalg",
+    "_operator",
+    "_solvers.scatter",
+    "_solvers.gram",
+    "_solvers",
+    "_model",
+    "_fit",
+    "",
+    "demo",
+]
+LIBRARIES = {"cupy", "torch", "jax", "array_api_compat", "array_api_strict", "dask", "cupyx"}
+APPLICATIONS = {"sklearn", "matplotlib", "pandas", "polars"}
+CREATION = {
+    "arange", "asarray", "empty", "eye", "full", "linspace", "ones", "zeros",
+}  # fmt: skip
+
+
+def module_name(path):
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(part for part in parts if part != "__init__")
+
+
+def tree_of(path):
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def imported(path):
+    """Absolute names of all modules that a file imports, those inside functions too."""
+    for node in ast.walk(tree_of(path)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            for alias in node.names:
+                inner = f"{node.module}.{alias.name}"
+                is_module = (ROOT.parent / inner.replace(".", "/")).with_suffix(".py").exists()
+                yield inner if is_module or inner.endswith("._solvers") else node.module
+
+
+def ids(paths):
+    return [module_name(path) or "slce_xp" for path in paths]
+
+
+def test_every_file_has_a_place_in_the_order():
+    assert sorted(ORDER) == sorted(module_name(path) for path in FILES)
+
+
+@pytest.mark.parametrize("path", FILES, ids=ids(FILES))
+def test_imports_point_one_way(path):
+    own = ORDER.index(module_name(path))
+    for name in imported(path):
+        if name == "slce_xp" or name.startswith("slce_xp."):
+            other = name.removeprefix("slce_xp").removeprefix(".")
+            assert ORDER.index(other) < own, f"{path.name} imports {name}"
+
+
+@pytest.mark.parametrize("path", FILES, ids=ids(FILES))
+def test_only_one_file_names_array_libraries(path):
+    tops = {name.partition(".")[0] for name in imported(path)}
+    if module_name(path) != "_xp":
+        assert not tops & LIBRARIES
+    if module_name(path) != "demo":
+        assert not tops & APPLICATIONS
+    # SciPy is NumPy's own: only the door may choose it.
+    assert module_name(path) == "_xp" or "scipy" not in tops
+
+
+@pytest.mark.parametrize("path", FILES, ids=ids(FILES))
+def test_every_creation_call_passes_a_device(path):
+    for node in ast.walk(tree_of(path)):
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr in CREATION
+            and isinstance(node.func.value, ast.Name)
+            and node.func.value.id == "xp"
+        ):
+            keywords = {keyword.arg for keyword in node.keywords}
+            only_host = module_name(path) == "_xp" and node.func.attr == "asarray"
+            assert "device" in keywords or only_host, f"{path.name}:{node.lineno}"
+
+
+@pytest.mark.parametrize("path", FILES, ids=ids(FILES))
+def test_only_one_function_reads_from_a_device(path):
+    """`.get()`, `.cpu()`, `.numpy()`, `.item()` and `.tolist()` wait for a device unseen."""
+    if module_name(path) == "_xp":
+        return
+    calls = [node for node in ast.walk(tree_of(path)) if isinstance(node, ast.Call)]
+    names = {node.func.attr for node in calls if isinstance(node.func, ast.Attribute)}
+    assert not names & {"cpu", "numpy", "item", "tolist"}
+
+
+def test_all_is_the_truth():
+    public = {name for name in vars(slce_xp) if not name.startswith("_")}
+    modules = {module.name for module in pkgutil.iter_modules(slce_xp.__path__)}
+    assert public - modules == set(slce_xp.__all__)
+    assert list(slce_xp.__all__) == sorted(slce_xp.__all__)
+    for name in slce_xp.__all__:
+        assert getattr(slce_xp, name).__doc__
+
+
+@pytest.mark.parametrize("path", FILES, ids=ids(FILES))
+def test_every_file_and_public_function_says_what_it_is_for(path):
+    module = importlib.import_module(f"slce_xp.{module_name(path)}".rstrip("."))
+    assert module.__doc__

@@ -1,0 +1,69 @@
+"""The centroid scatter-add: the same sums however the rows are visited."""
+
+import numpy as np
+import pytest
+
+from slce_xp import _moments, _source, _validate
+from slce_xp._moments import class_moments, sum_by_class
+from slce_xp._source import ArraySource
+
+
+def naive_sums(X, codes, n_classes):
+    sums = np.zeros((n_classes, X.shape[1]))
+    np.add.at(sums, codes, X)
+    return sums
+
+
+def sizes(kind, rng):
+    match kind:
+        case "few classes":
+            return rng.integers(0, 5, 300)
+        case "many classes":
+            return rng.integers(0, 200, 700)
+        case "one large class among singles":
+            return np.concatenate([np.full(500, 7), np.arange(150)])
+        case "a class per row":
+            return rng.permutation(260)
+
+
+@pytest.mark.parametrize("block_bytes", [1, 4096, 2**24])
+@pytest.mark.parametrize("piece_rows", [4, 64, 512])
+@pytest.mark.parametrize(
+    "kind", ["few classes", "many classes", "one large class among singles", "a class per row"]
+)
+def test_class_sums(monkeypatch, kind, piece_rows, block_bytes):
+    monkeypatch.setattr(_moments, "PIECE_ROWS", piece_rows)
+    monkeypatch.setattr(_source, "BLOCK_BYTES", block_bytes)
+    rng = np.random.default_rng(0)
+    y = rng.permutation(sizes(kind, rng))
+    X = rng.standard_normal((len(y), 3))
+    labels = _validate.as_labels(y, len(y))
+    expected = naive_sums(X, labels.codes, len(labels.classes))
+    np.testing.assert_allclose(sum_by_class(ArraySource(X), labels), expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("n_classes", [3, 100])
+@pytest.mark.parametrize("offset", [0.0, 1e4])
+def test_moments_about_any_shift(xp, n_classes, offset):
+    rng = np.random.default_rng(1)
+    y = rng.integers(0, n_classes, 400)
+    X = rng.standard_normal((400, 5)) + offset
+    labels = _validate.as_labels(y, 400)
+    moments = class_moments(ArraySource(xp.array(X)), labels, second=True)
+    assert (moments.shift is None) == (offset == 0.0)
+    centred = X - X.mean(axis=0)
+    tolerance = {"atol": 1e-9}
+    np.testing.assert_allclose(xp.numpy(moments.mean), X.mean(axis=0), **tolerance)
+    np.testing.assert_allclose(xp.numpy(moments.total_scatter), centred.T @ centred, **tolerance)
+    roots = np.sqrt(labels.counts)[:, None]
+    between = naive_sums(centred, labels.codes, len(labels.classes)) / roots
+    np.testing.assert_allclose(xp.numpy(moments.between), between, **tolerance)
+
+
+def test_blocks_cover_everything_evenly():
+    for length, step in [(1, 1), (10, 3), (10, 100), (17, 16), (1000, 7)]:
+        blocks = list(_source._blocks(length, step))
+        assert [i for b in blocks for i in range(length)[b]] == list(range(length))
+        sizes = [b.stop - b.start for b in blocks]
+        assert max(sizes) <= step
+        assert max(sizes) - min(sizes) <= 1
