@@ -86,7 +86,7 @@ def fit(
     place = _validate.find_place(matrix, backend, device)
 
     source = ArraySource(_xp.move(matrix, place))
-    with _xp.full_precision(place.xp):
+    with _xp.careful_arithmetic(place.xp):
         moments = class_moments(source, labels, second=form == "scatter")
         operator = CentroidOperator(source, labels, moments, seed)
         values, vectors, zero = SOLVERS[form](operator, k)
@@ -112,7 +112,7 @@ def fit(
 def _choose(solver: str, n: int, d: int) -> str:
     if solver == "auto":
         return "scatter" if d <= n else "gram"
-    if solver not in SOLVERS:
+    if not isinstance(solver, str) or solver not in SOLVERS:
         valid = ", ".join(repr(name) for name in ("auto", *SOLVERS))
         raise ValueError(f"solver must be one of {valid}; got {solver!r}")
     return solver

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from slce_xp import _xp
+import math
+
+from slce_xp import _validate, _xp
 from slce_xp._xp import Array
 
 # An eigenvalue of M = 2·BᵀB − S_t below this many eps of the trace of S_t is rounding: the
@@ -22,9 +24,14 @@ def zero_level(matrix: Array, mean: Array, n: int) -> float:
     n : int
     """
     xp, _ = _xp.place_of(matrix)
-    eps = float(xp.finfo(matrix.dtype).eps)
+    info = xp.finfo(matrix.dtype)
+    eps = float(info.eps)
     trace, square = _xp.to_host(xp.stack([xp.linalg.trace(matrix), xp.sum(mean * mean)]))
-    return ZERO_EPS * eps * (float(trace) + eps * n * float(square))
+    level = ZERO_EPS * eps * (float(trace) + eps * n * float(square))
+    if not math.isfinite(level):
+        raise _validate.too_large(_xp.dtype_name(matrix.dtype))
+    # Never zero itself: the Gram form factors with a ridge of this size.
+    return max(level, float(info.smallest_normal) / eps)
 
 
 def fix_signs(vectors: Array) -> Array:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import zipfile
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -173,10 +174,9 @@ class Model:
         """
         source = self._source(X, self.n_features, "X")
         xp, _ = self._place
-        dtype = xp.result_type(source.dtype, self.components.dtype)
-        mean, axes = xp.astype(self.mean, dtype), xp.astype(self.components.T, dtype)
+        mean, axes = (xp.astype(array, source.dtype) for array in (self.mean, self.components.T))
         # Centred block by block: X·Aᵀ − mean·Aᵀ would lose digits far from the origin.
-        blocks = [(xp.astype(source.rows(b), dtype) - mean) @ axes for b in source.row_blocks()]
+        blocks = [(source.rows(block) - mean) @ axes for block in source.row_blocks()]
         return xp.concat(blocks, axis=0)
 
     def inverse_transform(self, Z: Any) -> Array:
@@ -191,7 +191,9 @@ class Model:
         array, shape (n, d)
         """
         source = self._source(Z, self.n_components, "Z")
-        return source.rows(slice(None)) @ self.components + self.mean
+        xp, _ = self._place
+        mean, axes = (xp.astype(array, source.dtype) for array in (self.mean, self.components))
+        return source.rows(slice(None)) @ axes + mean
 
     def reconstruct(self, X: Any) -> Array:
         """Project samples onto the subspace, in input coordinates.
@@ -216,10 +218,10 @@ class Model:
                 f"{'features' if name == 'X' else 'components'}; got shape {tuple(matrix.shape)}"
             )
         xp, _ = self._place
-        if not xp.isdtype(matrix.dtype, "real floating"):
-            # Not the library's default float: the model's own.
-            return ArraySource(matrix, dtype=self.mean.dtype)
-        return ArraySource(matrix)
+        dtype = self.mean.dtype  # for integers, too: not the library's default float
+        if xp.isdtype(matrix.dtype, "real floating"):
+            dtype = xp.result_type(_xp.working_dtype(matrix), dtype)
+        return ArraySource(matrix, dtype)
 
     # ------------------------------------------------------------ where it lives
 
@@ -312,8 +314,16 @@ def load(
 
 
 def _read(path: str | os.PathLike[str]) -> Model:
+    with Path(path).open("rb") as stream:
+        return _parse(stream, path)
+
+
+def _parse(stream: Any, path: str | os.PathLike[str]) -> Model:
     try:
-        with np.load(path, allow_pickle=False) as file:
+        if not zipfile.is_zipfile(stream):  # NumPy would take it for pickle and advise to load it
+            raise ValueError("no zip archive")
+        stream.seek(0)
+        with np.load(stream, allow_pickle=False) as file:
             contents = {name: file[name] for name in file.files}
         facts = json.loads(str(contents.pop("header")))
         if facts["format"] == _FORMAT and facts["version"] > _VERSION:
@@ -322,7 +332,7 @@ def _read(path: str | os.PathLike[str]) -> Model:
                 f"has format {facts['version']}. Upgrade slce_xp to open it"
             )
         return _from_contents(facts, contents)
-    except (OSError, _NewerFormatError):
+    except _NewerFormatError:
         raise
     except Exception as error:  # whatever a damaged file makes NumPy, zip or JSON raise
         raise ValueError(
@@ -335,6 +345,8 @@ def _from_contents(facts: dict[str, Any], contents: dict[str, np.ndarray]) -> Mo
     if facts["format"] != _FORMAT:
         raise ValueError(f"its format is {facts['format']!r}")
     classes = contents["classes"]
+    if facts["classes"] == "StringDType":
+        classes = classes.astype(np.dtypes.StringDType())
     model = Model(
         **{name: contents[name] for name in _ARRAYS},
         classes=classes.astype(object) if facts["classes"] == "object" else classes,
@@ -349,6 +361,13 @@ def _from_contents(facts: dict[str, Any], contents: dict[str, np.ndarray]) -> Mo
         "centroids": (n_classes, d),
         "counts": (n_classes,),
     }
+    if not 0 <= model.n_positive <= k:
+        raise ValueError(f"its n_positive is {model.n_positive} of {k}")
+    if classes.ndim != 1:
+        raise ValueError(f"its classes have shape {classes.shape}")
+    for name in _ARRAYS:
+        if contents[name].dtype.kind != ("i" if name == "counts" else "f"):
+            raise ValueError(f"its {name} are {contents[name].dtype}")
     for name, shape in expected.items():
         if contents[name].shape != shape:
             raise ValueError(f"its {name} have shape {contents[name].shape}, not {shape}")
@@ -357,6 +376,8 @@ def _from_contents(facts: dict[str, Any], contents: dict[str, np.ndarray]) -> Mo
 
 def _plain_classes(classes: np.ndarray) -> tuple[np.ndarray, str]:
     """Class labels as an array that needs no pickle, and the kind to restore."""
+    if classes.dtype.kind == "T":
+        return classes.astype(object).astype(np.str_), "StringDType"
     if classes.dtype != object:
         return classes, "plain"
     if all(isinstance(label, str) for label in classes):

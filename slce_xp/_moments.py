@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from slce_xp import _xp
+from slce_xp import _validate, _xp
 from slce_xp._source import ArraySource
 from slce_xp._validate import Labels
 from slce_xp._xp import Array
@@ -90,10 +90,7 @@ def class_moments(source: ArraySource, labels: Labels, *, second: bool = False) 
     # Any NaN or infinity in X reaches the sums, so finite sums prove a finite X.
     if not bool(_xp.to_host(xp.all(xp.isfinite(sums)))):
         source.raise_if_not_finite()
-        raise ValueError(
-            "X must be small enough to be summed: its class sums overflow "
-            f"{_xp.dtype_name(source.dtype)}. Scale X down"
-        )
+        raise _validate.too_large(_xp.dtype_name(source.dtype))
     counts = _xp.from_host(labels.counts, source.place, source.dtype)
     return Moments(source.n, counts, shift, sums, total)
 

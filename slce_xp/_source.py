@@ -59,7 +59,7 @@ class ArraySource:
 
     def block_length(self, width: int) -> int:
         """How many lines of `width` numbers make a block."""
-        return max(1, BLOCK_BYTES // (width * self.itemsize))
+        return max(1, BLOCK_BYTES // max(1, width * self.itemsize))
 
     def raise_if_not_finite(self) -> None:
         """Find the first NaN or infinity: a slow scan for when a sum has shown there is one."""
@@ -76,6 +76,6 @@ class ArraySource:
 
 def _blocks(length: int, step: int) -> Iterator[slice]:
     # Even parts rather than a ragged tail: a sliver costs a product its speed.
-    parts = -(-length // step)
+    parts = max(1, -(-length // step))
     edges = [length * i // parts for i in range(parts + 1)]
     return (slice(a, b) for a, b in itertools.pairwise(edges))

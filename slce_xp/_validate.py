@@ -58,21 +58,25 @@ def _as_array(X: Any, name: str) -> Array:
         )
     if isinstance(X, np.ndarray):
         return np.asarray(X)  # np.matrix has another `*`
+    # Frames first: a column may be called "nnz".
+    if hasattr(X, "columns") and hasattr(X, "to_numpy"):
+        return _frame_to_numpy(X, name)
     if _is_sparse(X):
+        ways = ("toarray", "to_dense", "todense")
+        way = next((way for way in ways if hasattr(X, way)), ways[0])
         raise TypeError(
             f"{name} must be dense; got a sparse {type(X).__name__}. "
-            f"Where memory allows: {name}.toarray()"
+            f"Where memory allows: {name}.{way}()"
         )
     if _xp.is_array(X):
         return X
-    if hasattr(X, "columns") and hasattr(X, "to_numpy"):
-        return _frame_to_numpy(X, name)
     if hasattr(X, "__array__") or hasattr(X, "__len__"):
         try:
             return np.asarray(X)
         except ValueError as error:
             raise ValueError(
-                f"{name} must be rectangular, with as many numbers in each row ({error})"
+                f"{name} must be rectangular; its rows have different lengths or kinds ({error}). "
+                "Make each row hold as many numbers"
             ) from error
     raise TypeError(
         f"{name} must be an array, a list of rows or a data frame; got {type(X).__name__}"
@@ -81,7 +85,11 @@ def _as_array(X: Any, name: str) -> Array:
 
 def _is_sparse(X: Any) -> bool:
     layout = str(getattr(X, "layout", ""))
-    return hasattr(X, "nnz") or (layout.startswith("torch.sparse") or layout == "torch._mkldnn")
+    return (
+        hasattr(X, "nnz")
+        or hasattr(X, "nse")
+        or (layout.startswith("torch.sparse") or layout == "torch._mkldnn")
+    )
 
 
 def _frame_to_numpy(frame: Any, name: str) -> np.ndarray:
@@ -98,7 +106,10 @@ def _frame_to_numpy(frame: Any, name: str) -> np.ndarray:
                 f"{name} must hold numbers only; column {column!r} does not. "
                 f"Encode it as numbers or leave it out: {name}.drop(columns=[{column!r}])"
             ) from None
-    return np.stack(columns, axis=1)
+    # pandas' nullable types name the NumPy type behind them; text and objects do not come here.
+    kinds = [getattr(kind, "numpy_dtype", kind) for kind in frame.dtypes]
+    single = all(isinstance(kind, np.dtype) and kind == np.float32 for kind in kinds)
+    return np.stack(columns, axis=1).astype(np.float32 if single else np.float64, copy=False)
 
 
 def _as_float(value: Any) -> float:
@@ -120,9 +131,14 @@ def check_sizes(X: Array) -> None:
     """Refuse a matrix without rows or columns."""
     n, d = X.shape
     if n == 0:
-        raise ValueError(f"X must have at least one row (sample); got shape ({n}, {d})")
+        raise ValueError(
+            f"X must have at least one row (sample); got shape ({n}, {d}). Check what selects them"
+        )
     if d == 0:
-        raise ValueError(f"X must have at least one column (feature); got shape ({n}, {d})")
+        raise ValueError(
+            f"X must have at least one column (feature); got shape ({n}, {d}). "
+            "Check what selects them"
+        )
 
 
 def not_finite(row: int, column: int, value: float) -> ValueError:
@@ -131,6 +147,13 @@ def not_finite(row: int, column: int, value: float) -> ValueError:
     return ValueError(
         f"X must be finite; the first {kind} stands in row {row}, column {column}. "
         "Remove those rows or columns, or impute them first"
+    )
+
+
+def too_large(dtype: str) -> ValueError:
+    """The error for finite numbers whose squares are not."""
+    return ValueError(
+        f"X must be small enough to be squared and summed: that overflows {dtype}. Scale X down"
     )
 
 
@@ -148,7 +171,7 @@ def as_labels(y: Any, n_samples: int) -> Labels:
     if values.shape[0] != n_samples:
         raise ValueError(
             f"X and y must have the same number of samples; "
-            f"got {n_samples} rows in X and {values.shape[0]} labels in y"
+            f"got {n_samples} rows in X and {values.shape[0]} labels in y. Pass one label per row"
         )
     _check_no_missing(y, values)
     try:
@@ -170,6 +193,8 @@ def as_labels(y: Any, n_samples: int) -> Labels:
 def _label_values(y: Any) -> np.ndarray:
     if y is None:
         raise ValueError("y must be given: SLCE is supervised; got None. Use PCA without labels")
+    if isinstance(y, np.ma.MaskedArray):
+        raise TypeError("y must not be a masked array, its mask would be lost; drop those samples")
     if isinstance(y, np.ndarray):
         return np.asarray(y)
     if _xp.is_array(y):
@@ -192,8 +217,10 @@ def _check_no_missing(y: Any, values: np.ndarray) -> None:
         missing = np.isnan(values)
     elif values.dtype.kind in "mM":
         missing = np.isnat(values)
-    elif values.dtype.kind == "U":
+    elif values.dtype.kind in "UT":
         missing = values == ""
+    elif values.dtype.kind == "S":
+        missing = values == b""
     elif values.dtype == object:
         missing = np.fromiter((_is_missing(v) or v == "" for v in values), bool, len(values))
     elif hasattr(y, "isna"):
@@ -244,7 +271,7 @@ def as_seed(random_state: Any) -> int:
     except TypeError:
         seed = -1
     if seed < 0 or isinstance(random_state, bool):
-        raise ValueError(f"random_state must be an integer ≥ 0; got {random_state!r}")
+        raise ValueError(f"random_state must be an integer ≥ 0, such as 0; got {random_state!r}")
     return seed
 
 
@@ -270,7 +297,8 @@ def check_same_place(array: Array, place: Place, name: str) -> None:
     """A fitted model works where it lives: nothing is moved unasked."""
     here = _xp.place_of(array)
     if here.xp is not place.xp or here.device != place.device:
+        backend, device = _xp.backend_name(here.xp), _xp.device_name(here.device)
         raise ValueError(
             f"{name} must be where the model is ({place}); got {here}. Move {name} there, "
-            f"or the model: model.to({_xp.backend_name(here.xp)!r}, device={str(here.device)!r})"
+            f"or the model: model.to({backend!r}, device={device!r})"
         )

@@ -36,7 +36,7 @@ class Place(NamedTuple):
     device: Any
 
     def __str__(self) -> str:
-        return f"{backend_name(self.xp)} on {self.device}"
+        return f"{backend_name(self.xp)} on {device_name(self.device)}"
 
 
 # ---------------------------------------------------------------- namespaces and devices
@@ -139,12 +139,15 @@ def _as_device(xp: ModuleType, device: object) -> object:
         return _jax().devices(kind)[int(index or 0)]
     if compat.is_numpy_namespace(xp) or compat.is_torch_namespace(xp):
         return device
-    matches = [known for known in _devices(xp) if device in (str(known), _device_name(known))]
+    matches = [known for known in _devices(xp) if device in (str(known), device_name(known))]
     return matches[0] if matches else device
 
 
-def _device_name(device: object) -> str:
-    return str(getattr(device, "_device", device))
+def device_name(device: Any) -> str:
+    """The name by which `device=` finds a device again."""
+    if type(device).__module__.startswith("cupy"):
+        return f"cuda:{device.id}"
+    return str(getattr(device, "_device", device))  # array-api-strict keeps it there
 
 
 def _devices(xp: ModuleType) -> list[Any]:
@@ -198,6 +201,11 @@ def from_host(values: np.ndarray, place: Place, dtype: Any = None) -> Array:
     xp, device = place
     if compat.is_numpy_namespace(xp):
         return xp.asarray(values, dtype=dtype)
+    # No other library has a foreign byte order or floats longer than float64.
+    native = (
+        np.dtype(np.float64) if values.dtype == np.longdouble else values.dtype.newbyteorder("=")
+    )
+    values = values.astype(native, copy=False)
     if compat.is_torch_namespace(xp) and (
         not values.flags.writeable or any(stride < 0 for stride in values.strides)
     ):
@@ -265,17 +273,19 @@ def working_dtype(x: Array) -> Any:
 
 
 @contextlib.contextmanager
-def full_precision(xp: ModuleType) -> Iterator[None]:
-    """Keep matrix products at the precision of their dtype.
+def careful_arithmetic(xp: ModuleType) -> Iterator[None]:
+    """Keep matrix products at the precision of their dtype, and NumPy quiet about overflow.
 
     JAX multiplies float32 in TF32 on GPUs that have it, which keeps three digits and
-    makes a Gram matrix useless.
+    makes a Gram matrix useless. Overflow and infinity are reported as errors of X, not as
+    warnings on the way.
     """
-    if compat.is_jax_namespace(xp):
-        with _jax().default_matmul_precision("highest"):
+    with np.errstate(over="ignore", invalid="ignore"):
+        if compat.is_jax_namespace(xp):
+            with _jax().default_matmul_precision("highest"):
+                yield
+        else:
             yield
-    else:
-        yield
 
 
 def largest_eigenpairs(matrix: Array, k: int) -> tuple[Array, Array]:
@@ -284,7 +294,6 @@ def largest_eigenpairs(matrix: Array, k: int) -> tuple[Array, Array]:
     Parameters
     ----------
     matrix : array, shape (m, m)
-        Overwritten where the library allows: pass a matrix nobody else needs.
     k : int
 
     Returns
@@ -294,11 +303,9 @@ def largest_eigenpairs(matrix: Array, k: int) -> tuple[Array, Array]:
     """
     xp, device = place_of(matrix)
     m = matrix.shape[0]
-    if compat.is_numpy_namespace(xp) and 2 * k < m:
+    if compat.is_numpy_namespace(xp) and 0 < 2 * k < m:
         linalg = importlib.import_module("scipy.linalg")
-        values, vectors = linalg.eigh(
-            matrix, subset_by_index=(m - k, m - 1), overwrite_a=True, check_finite=False
-        )
+        values, vectors = linalg.eigh(matrix, subset_by_index=(m - k, m - 1), check_finite=False)
     else:
         values, vectors = xp.linalg.eigh(matrix)
     # take, not a flipped view: negative strides abort torch when they reach it by DLPack.

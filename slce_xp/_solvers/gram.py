@@ -21,7 +21,7 @@ def solve(operator: CentroidOperator, k: int) -> tuple[Array, Array, float]:
     zero = _linalg.zero_level(gram, operator.mean, n)
     # G is singular, for centred rows sum to zero. A ridge below the level of rounding lets
     # it be factored.
-    ridge = 0.25 * zero or 1.0
+    ridge = 0.25 * zero
     gram = gram + ridge * xp.eye(n, dtype=gram.dtype, device=device)
     factor = xp.linalg.cholesky(gram)
     means = operator.class_sums(factor)

@@ -1,0 +1,437 @@
+"""What a fitted model does with data, where it lives, and how it gets through a file."""
+
+import contextlib
+import dataclasses
+import gc
+import io
+import json
+import re
+import warnings
+
+import numpy as np
+import oracle
+import pytest
+from conftest import make_backend
+
+import slce_xp
+from slce_xp import _source
+
+N, D, K = 30, 4, 3
+X, CODES = oracle.blobs(N, D, K, seed=31)
+X += 5.0  # a mean that shows when it is forgotten
+ARRAYS = ("components", "eigenvalues", "mean", "centroids", "counts")
+TOLERANCE = {"float32": 1e-5, "float64": 1e-12}
+# Label of the test's set-up -> how a user names the same place.
+PLACES = {
+    "numpy": ("numpy", None),
+    "torch": ("torch", "cpu"),
+    "strict-device1": ("array_api_strict", "device1"),
+    "jax": ("jax", "cpu:1"),
+}
+
+
+def embedded(model, values):
+    """The definition of `transform`, on the host in float64."""
+    A, mean = (np.asarray(a, np.float64) for a in (model.components, model.mean))
+    return (np.asarray(values, np.float64) - mean) @ A.T
+
+
+def rebuilt(model, Z):
+    A, mean = (np.asarray(a, np.float64) for a in (model.components, model.mean))
+    return Z @ A + mean
+
+
+def assert_same_model(model, other):
+    """Equal to the last bit, both on the host."""
+    for name in (*ARRAYS, "classes"):
+        a, b = getattr(model, name), getattr(other, name)
+        assert type(a) is type(b) is np.ndarray
+        assert a.dtype == b.dtype
+        np.testing.assert_array_equal(a, b)
+    for name in ("n_positive", "total_loss", "solver"):
+        assert getattr(model, name) == getattr(other, name)
+
+
+def fit_empty(backend):
+    with pytest.warns(UserWarning, match="no components"):
+        return slce_xp.fit(backend.array(np.full((N, D), 0.5)), CODES, "positive")
+
+
+# ---------------------------------------------------------------- transform and back
+
+
+def test_embedding_and_reconstruction_follow_their_formulas(xp, dtype):
+    x = xp.array(X, dtype)
+    model = slce_xp.fit(x, CODES)
+    host = model.to("numpy")
+    Z = embedded(host, X)
+    for actual, expected in [
+        (model.transform(x), Z),
+        (model.inverse_transform(xp.array(Z, dtype)), rebuilt(host, Z)),
+        (model.reconstruct(x), rebuilt(host, Z)),
+    ]:
+        actual = xp.numpy(actual)
+        assert actual.dtype == dtype
+        np.testing.assert_allclose(actual, expected, atol=10 * TOLERANCE[dtype])
+
+
+@pytest.mark.parametrize(
+    ("given", "in_float32", "in_float64"),
+    [
+        ("float32", "float32", "float64"),
+        ("float64", "float64", "float64"),
+        ("int16", "float32", "float64"),
+        ("bool", "float32", "float64"),
+    ],
+)
+def test_the_wider_of_model_and_samples_decides_the_dtype(xp, dtype, given, in_float32, in_float64):
+    expected = {"float32": in_float32, "float64": in_float64}[dtype]
+    model = slce_xp.fit(xp.array(X, dtype), CODES)
+    host = model.to("numpy")
+    samples = np.round(X - 5).astype(given)
+    Z, R = (
+        xp.numpy(result)
+        for result in (
+            model.transform(xp.array(samples)),
+            model.inverse_transform(xp.array(samples[:, : K - 1])),
+        )
+    )
+    assert Z.dtype == R.dtype == expected
+    np.testing.assert_allclose(Z, embedded(host, samples), atol=10 * TOLERANCE[expected])
+    codes = samples[:, : K - 1].astype(float)
+    np.testing.assert_allclose(R, rebuilt(host, codes), atol=10 * TOLERANCE[expected])
+
+
+@pytest.mark.parametrize("rows", [1, 7, 8, 9])
+def test_block_boundaries_do_not_show(xp, monkeypatch, rows):
+    monkeypatch.setattr(_source, "BLOCK_BYTES", 4 * D * 8)
+    model = slce_xp.fit(X, CODES).to(xp.name, xp.device)
+    Z = xp.numpy(model.transform(xp.array(X[:rows])))
+    np.testing.assert_allclose(Z, embedded(model.to("numpy"), X[:rows]), atol=1e-12)
+
+
+def test_integers_are_embedded_block_by_block(monkeypatch):
+    monkeypatch.setattr(_source, "BLOCK_BYTES", 4 * D * 4)
+    samples = np.arange(N * D, dtype=np.uint8).reshape(N, D)
+    model = slce_xp.fit(X.astype(np.float32), CODES)
+    np.testing.assert_allclose(model.transform(samples), embedded(model, samples), rtol=1e-5)
+
+
+def test_no_samples_have_an_empty_embedding(xp):
+    model = slce_xp.fit(X, CODES).to(xp.name, xp.device)
+    nothing = xp.array(X[:0])
+    assert xp.numpy(model.transform(nothing)).shape == (0, K - 1)
+    assert xp.numpy(model.reconstruct(nothing)).shape == (0, D)
+
+
+def test_lists_and_frames_are_embedded_by_a_model_on_the_host():
+    import pandas as pd
+    import polars as pl
+
+    model = slce_xp.fit(X, CODES)
+    for samples in (X.tolist(), pd.DataFrame(X), pl.DataFrame(X)):
+        np.testing.assert_array_equal(model.transform(samples), model.transform(X))
+
+
+@pytest.mark.parametrize(
+    ("method", "samples", "message"),
+    [
+        ("transform", X[:, :3], r"X must have 4 columns.*model's features; got shape \(30, 3\)"),
+        ("reconstruct", X[:, :3], r"X must have 4 columns.*features; got shape \(30, 3\)"),
+        ("inverse_transform", X, r"Z must have 2 columns.*components; got shape \(30, 4\)"),
+        ("transform", X[0], r"X must be two-dimensional.*got shape \(4,\)"),
+        ("inverse_transform", X[0], r"Z must be two-dimensional.*got shape \(4,\)"),
+    ],
+)
+def test_samples_of_another_shape_are_refused(xp, method, samples, message):
+    model = slce_xp.fit(X, CODES).to(xp.name, xp.device)
+    with pytest.raises(ValueError, match=f"^{message}"):
+        getattr(model, method)(xp.array(samples))
+
+
+def test_samples_elsewhere_are_refused_with_a_remedy_that_works(xp):
+    strict = pytest.importorskip("array_api_strict")
+    model = slce_xp.fit(X, CODES).to(xp.name, xp.device)
+    with contextlib.ExitStack() as stack:
+        places = [stack.enter_context(make_backend(label)) for label in PLACES]
+        elsewhere = [there.array(X) for there in places if there.name != xp.name]
+        elsewhere.append(strict.asarray(X, device=strict.Device("device2")))
+        for samples in elsewhere:
+            with pytest.raises(ValueError, match=r"^X must be where the model is.*; got ") as error:
+                model.transform(samples)
+            remedy = re.search(r"model\.to\(.*\)", str(error.value)).group()
+            moved = eval(remedy, {"model": model})
+            assert type(moved.transform(samples)) is type(samples)
+
+
+# ---------------------------------------------------------------- what it is
+
+
+@pytest.mark.parametrize("field", [f.name for f in dataclasses.fields(slce_xp.Model)])
+def test_a_model_is_frozen(field):
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        setattr(slce_xp.fit(X, CODES), field, None)
+
+
+@pytest.mark.parametrize("solver", ["scatter", "gram"])
+def test_a_printed_model_says_what_was_fitted_how_and_how_well(xp, dtype, solver):
+    model = slce_xp.fit(xp.array(X, dtype), CODES, solver=solver)
+    text = str(model)
+    first, second = model.to("numpy").eigenvalues
+    removed = 100 * (1 - model.loss / model.total_loss)
+    for words in [
+        "4 features → 2 components",
+        "30 samples of 3 classes",
+        f"{solver} form, {xp.name} on ",
+        f", {dtype}",
+        f"{first:.4g}, {second:.4g}",
+        f"{model.loss:.4g} of {model.total_loss:.4g}, {removed:.1f} % removed",
+        "all of them lower the loss",
+    ]:
+        assert words in text
+    assert f"4 features → 2 components, 3 classes, {xp.name} on " in repr(model)
+
+
+def test_a_printed_model_says_how_many_components_are_useless():
+    with pytest.warns(UserWarning, match="lower the loss"):
+        model = slce_xp.fit(X, CODES, D)
+    assert f"{model.n_positive} of them lower the loss" in str(model)
+
+
+def test_a_long_list_of_eigenvalues_is_cut():
+    samples, y = oracle.blobs(60, 12, 9, seed=32)
+    model = slce_xp.fit(samples, y)
+    line = next(line for line in str(model).splitlines() if "eigenvalues" in line)
+    assert line.endswith("…")
+    assert line.count(",") == 6
+
+
+def test_a_model_without_components_works_moves_and_is_saved(xp, tmp_path):
+    model = fit_empty(xp)
+    assert "0 components" in str(model)
+    assert "none: no direction lowers the loss" in str(model)
+    x = xp.array(X)
+    assert xp.numpy(model.transform(x)).shape == (N, 0)
+    np.testing.assert_array_equal(xp.numpy(model.reconstruct(x)), np.full((N, D), 0.5))
+    for curve in (model.loss_curve, model.component_losses, model.eigenvalue_bounds):
+        assert xp.numpy(curve).shape == (0,)
+    model.save(tmp_path / "model.npz")
+    assert_same_model(slce_xp.load(tmp_path / "model.npz"), model.to("numpy"))
+
+
+# ---------------------------------------------------------------- where it lives
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_a_model_moves_and_comes_back_unchanged(xp, dtype, place):
+    model = slce_xp.fit(xp.array(X, dtype), CODES)
+    backend, device = PLACES[place]
+    with make_backend(place) as there:
+        moved = model.to(backend, device)
+        for name in ARRAYS:
+            # `numpy` asserts the device, too.
+            values = there.numpy(getattr(moved, name))
+            expected = xp.numpy(getattr(model, name))
+            assert values.dtype == expected.dtype
+            np.testing.assert_array_equal(values, expected)
+        np.testing.assert_array_equal(moved.classes, model.classes)
+        Z = there.numpy(moved.transform(there.array(X, dtype)))
+        np.testing.assert_allclose(Z, embedded(model.to("numpy"), X), atol=10 * TOLERANCE[dtype])
+        back = moved.to(xp.name, xp.device)
+    for name in ARRAYS:
+        np.testing.assert_array_equal(xp.numpy(getattr(back, name)), xp.numpy(getattr(model, name)))
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_a_saved_model_opens_anywhere(xp, dtype, place, tmp_path):
+    model = slce_xp.fit(xp.array(X, dtype), CODES)
+    model.save(tmp_path / "model.npz")
+    assert_same_model(slce_xp.load(tmp_path / "model.npz"), model.to("numpy"))
+    backend, device = PLACES[place]
+    with make_backend(place) as there:
+        loaded = slce_xp.load(tmp_path / "model.npz", backend, device)
+        for name in ARRAYS:
+            np.testing.assert_array_equal(
+                there.numpy(getattr(loaded, name)), xp.numpy(getattr(model, name))
+            )
+
+
+def test_moving_needs_a_backend_and_a_device_that_exist(tmp_path):
+    model = slce_xp.fit(X, CODES)
+    model.save(tmp_path / "model.npz")
+    for move in (model.to, lambda *where: slce_xp.load(tmp_path / "model.npz", *where)):
+        with pytest.raises(ValueError, match=r"^backend must be one of .*; got 'pytorch'"):
+            move("pytorch")
+        with pytest.raises(ValueError, match=r"^device must be .* numpy has here .*; got 'cuda'"):
+            move("numpy", "cuda")
+
+
+# ---------------------------------------------------------------- files
+
+
+LABELS = {
+    "integers": np.array([-5, 3, 700]),
+    "small integers": np.array([1, 2, 255], "uint8"),
+    "floats": np.array([-0.5, 0.0, 2.5]),
+    "booleans": np.array([False, True]),
+    "strings": np.array(["ant", "Ä", "longer than the rest"]),
+    "object strings": np.array(["ant", "Ä", "longer than the rest"], object),
+    "variable-width strings": np.array(["ant", "Ä", "bee"], np.dtypes.StringDType()),
+    "bytes": np.array([b"ant", b"bee", b"c"]),
+    "dates": np.array(["2020-01-01", "2021-01-01", "2022-01-01"], "M8[D]"),
+    "times": np.array(["2020-01-01T10", "2021-01-01T10", "2022-01-01T11"], "M8[ns]"),
+    "spans of time": np.array([1, 2, 3], "m8[s]"),
+}
+
+
+@pytest.mark.parametrize("kind", LABELS)
+def test_labels_of_any_kind_survive_a_file(kind, tmp_path):
+    labels = LABELS[kind]
+    model = slce_xp.fit(X, labels[CODES % len(labels)])
+    model.save(tmp_path / "model.npz")
+    loaded = slce_xp.load(tmp_path / "model.npz")
+    assert_same_model(loaded, model)
+    assert [type(label) for label in loaded.classes] == [type(label) for label in model.classes]
+
+
+def test_labels_that_would_need_pickle_are_refused(tmp_path):
+    model = slce_xp.fit(X, np.array([1, 2, 3], object)[CODES])
+    with pytest.raises(TypeError, match=r"^classes must be .* without pickle; got int\..*astype"):
+        model.save(tmp_path / "model.npz")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("as_path", [str, lambda path: path])
+def test_the_file_has_exactly_the_name_that_was_given(as_path, tmp_path):
+    path = as_path(tmp_path / "model")  # NumPy would add .npz
+    slce_xp.fit(X, CODES).save(path)
+    assert [file.name for file in tmp_path.iterdir()] == ["model"]
+    assert slce_xp.load(path).n_components == K - 1
+
+
+def test_saving_again_replaces_the_file(tmp_path):
+    path = tmp_path / "model.npz"
+    slce_xp.fit(X, CODES).save(path)
+    newer = slce_xp.fit(2 * X, CODES)
+    newer.save(path)
+    assert_same_model(slce_xp.load(path), newer)
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("error", [OSError("disk full"), KeyboardInterrupt()])
+@pytest.mark.parametrize("existed", [True, False])
+def test_a_file_is_written_whole_or_not_at_all(tmp_path, monkeypatch, existed, error):
+    model, path = slce_xp.fit(X, CODES), tmp_path / "model.npz"
+    if existed:
+        model.save(path)
+
+    def break_off(file, *args, **arrays):
+        file.write(b"PK")
+        raise error
+
+    before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
+    monkeypatch.setattr(np, "savez", break_off)
+    with pytest.raises(type(error)):
+        model.save(path)
+    assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before
+
+
+def test_a_file_in_a_folder_that_is_not_there():
+    with pytest.raises(FileNotFoundError):
+        slce_xp.fit(X, CODES).save("/no such folder/model.npz")
+    with pytest.raises(FileNotFoundError):
+        slce_xp.load("/no such folder/model.npz")
+
+
+@pytest.fixture
+def saved(tmp_path):
+    path = tmp_path / "model.npz"
+    slce_xp.fit(X, CODES).save(path)
+    return path
+
+
+def rewrite(path, header=None, **arrays):
+    """Change parts of a model file; None removes an array."""
+    with np.load(path) as file:
+        contents = {name: file[name] for name in file.files}
+    facts = json.loads(str(contents["header"])) | (header or {})
+    contents |= {"header": np.array(json.dumps(facts)), **arrays}
+    np.savez(path, **{name: a for name, a in contents.items() if a is not None})
+
+
+REFUSED = r"^path must name a model file written by Model\.save; '.*model\.npz' is damaged or"
+
+
+@pytest.mark.parametrize("share", [0.0, 0.001, 0.01, 0.3, 0.6, 0.9, 0.99])
+def test_a_truncated_file_is_refused(saved, share):
+    whole = saved.read_bytes()
+    saved.write_bytes(whole[: int(share * len(whole))])
+    with pytest.raises(ValueError, match=REFUSED):
+        slce_xp.load(saved)
+
+
+def test_a_flipped_bit_is_refused_or_harmless(saved):
+    # Zip checks its contents but not, say, its time stamps. The end holds its offsets.
+    whole = saved.read_bytes()
+    model = slce_xp.load(saved)
+    messages = []
+    for position in [*range(0, len(whole), 61), *range(len(whole) - 22, len(whole))]:
+        damaged = bytearray(whole)
+        damaged[position] ^= 0x80
+        saved.write_bytes(damaged)
+        try:
+            loaded = slce_xp.load(saved)
+        except ValueError as error:
+            messages.append(str(error))
+        else:
+            assert_same_model(loaded, model)
+    assert len(messages) > 30
+    assert all(re.match(REFUSED, message) for message in messages)
+
+
+def npy_bytes(array):
+    file = io.BytesIO()
+    np.save(file, array)
+    return file.getvalue()
+
+
+FOREIGN = {
+    "text": lambda path: path.write_text("not a model\n"),
+    "one array": lambda path: path.write_bytes(npy_bytes(X)),
+    "other arrays": lambda path: np.savez(path, X=X, y=CODES),
+    "pickled objects": lambda path: rewrite(path, classes=np.array([1, "a", None], object)),
+    "a missing array": lambda path: rewrite(path, mean=None),
+    "an array of another shape": lambda path: rewrite(path, mean=np.zeros(D + 1)),
+    "centroids of another shape": lambda path: rewrite(path, centroids=np.zeros((K, D + 1))),
+    "components of one dimension": lambda path: rewrite(path, components=np.zeros(D)),
+    "text for numbers": lambda path: rewrite(path, mean=np.array(["a"] * D)),
+    "classes of two dimensions": lambda path: rewrite(path, classes=np.zeros((K, 2))),
+    "another format": lambda path: rewrite(path, {"format": "something else"}),
+    "a version that is no number": lambda path: rewrite(path, {"version": "new"}),
+    "more positive components than there are": lambda path: rewrite(path, {"n_positive": 9}),
+    "a header that is no JSON": lambda path: np.savez(path, header=np.array("{")),
+}
+
+
+@pytest.mark.parametrize("kind", FOREIGN)
+def test_a_foreign_file_is_refused(saved, kind):
+    FOREIGN[kind](saved)
+    with pytest.raises(ValueError, match=REFUSED) as error:
+        slce_xp.load(saved)
+    assert "unsafely" not in str(error.value)  # NumPy's advice to unpickle what one was given
+
+
+def test_a_refused_file_is_closed(saved):
+    saved.write_bytes(saved.read_bytes()[:-30])
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        with pytest.raises(ValueError, match=REFUSED):
+            slce_xp.load(saved)
+        gc.collect()
+    assert [str(warning.message) for warning in caught] == []
+
+
+def test_a_file_of_a_newer_release_asks_for_an_upgrade(saved):
+    rewrite(saved, {"version": 99, "classes": "a kind that is not known yet"})
+    with pytest.raises(ValueError, match=r"format 1 or older; .* has format 99\. Upgrade slce_xp"):
+        slce_xp.load(saved)
