@@ -59,7 +59,11 @@ BAD_OBJECTS = {
     "strings": (X.astype(str), TypeError, r"real numbers; got dtype str.*X\.astype\(float\)"),
     "dates": (X.astype("M8[s]"), TypeError, "real numbers; got dtype datetime64"),
     "None in a list": ([[1.0, None]] * N, TypeError, "real numbers; got dtype object"),
-    "ragged": ([[1, 2]] * (N - 1) + [[1]], ValueError, "rectangular, with as many numbers in each"),
+    "ragged": (
+        [[1, 2]] * (N - 1) + [[1]],
+        ValueError,
+        "rectangular; its rows have different lengths",
+    ),
     "masked": (np.ma.array(X), TypeError, r"not be a masked array.*X\.filled"),
     "scipy sparse": (scipy.sparse.csr_array(X), TypeError, r"dense; got .*csr_array.*toarray\(\)"),
     "torch sparse": (torch_sparse, TypeError, r"dense; got .*Tensor.*to_dense\(\)"),
@@ -366,7 +370,7 @@ def test_labels_may_be_on_another_device_than_the_samples(xp, dtype):
 RANGE = r"n_components must be an integer from 1 to 4 .*None .* 'positive'; got"
 BACKENDS = "backend must be one of 'numpy', 'cupy', 'torch', 'jax'.*None.*; got"
 SOLVERS = "solver must be one of 'auto', 'scatter', 'gram'.*; got"
-SEED = "random_state must be an integer ≥ 0; got"
+SEED = "random_state must be an integer ≥ 0, such as 0; got"
 
 BAD_PARAMETERS = [
     ("n_components", 0, ValueError, f"{RANGE} 0"),
