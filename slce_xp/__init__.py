@@ -7,7 +7,8 @@
 """
 
 from slce_xp._fit import fit
-from slce_xp._model import Model, load
+from slce_xp._model import ConvergenceWarning, Model, load
+from slce_xp._plan import Plan, plan
 
 __version__ = "0.1.0"
-__all__ = ["Model", "fit", "load"]
+__all__ = ["ConvergenceWarning", "Model", "Plan", "fit", "load", "plan"]

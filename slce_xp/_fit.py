@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
 import warnings
 from types import ModuleType
 from typing import Any
 
-from slce_xp import _linalg, _validate, _xp
-from slce_xp._model import Model
+import numpy as np
+
+from slce_xp import _linalg, _plan, _validate, _xp
+from slce_xp._model import ConvergenceWarning, Model
 from slce_xp._moments import class_moments
 from slce_xp._operator import CentroidOperator
-from slce_xp._solvers import SOLVERS
+from slce_xp._plan import Plan
+from slce_xp._solvers import SOLVERS, Request, Solution
 from slce_xp._source import ArraySource
+from slce_xp._validate import Labels
 
 
 def fit(
@@ -22,6 +27,9 @@ def fit(
     backend: str | ModuleType | None = None,
     device: Any = None,
     solver: str = "auto",
+    tol: float | None = None,
+    max_iter: int = 50,
+    max_memory: int | str | None = None,
     random_state: int = 0,
 ) -> Model:
     r"""Fit a Supervised Linear Centroid-Encoder.
@@ -49,11 +57,22 @@ def fit(
         None computes where X is. A name moves X there, once.
     device : optional
         A device of the backend, such as "cuda:1"; None is X's own or the backend's default.
-    solver : {"auto", "scatter", "gram"}
-        The form of the eigenproblem: "scatter" builds d × d, "gram" n × n. They give the
-        same answer; "auto" takes the smaller.
+    solver : {"auto", "scatter", "gram", "krylov"}
+        The form of the eigenproblem: "scatter" builds d × d, "gram" n × n, "krylov" neither, with
+        the fewest passes over X. They give the same answer; "auto" takes the one that `plan`
+        finds cheapest, and gives a matrix-free solve the schedule that is fastest in memory.
+    tol : float, optional
+        Residual ‖M a − μ a‖ / ‖M‖ at which the matrix-free form stops. None: 1e-8 in float64,
+        4e-6 in float32. The dense forms are exact to rounding.
+    max_iter : int
+        Passes over X that the matrix-free form may take; a ConvergenceWarning says how far it
+        got where they do not suffice.
+    max_memory : int or str, optional
+        Bytes that the fit may allocate beside X, such as "2GB". Refused with a MemoryError
+        before any work where no form fits.
     random_state : int
-        Seed for directions that are arbitrary by nature (null space of X).
+        Seed for directions that are arbitrary by nature (null space of X) and for the start
+        block of the matrix-free form.
 
     Returns
     -------
@@ -80,42 +99,79 @@ def fit(
     _validate.check_sizes(matrix)
     n, d = matrix.shape
     labels = _validate.as_labels(y, n)
-    k = _validate.as_component_count(n_components, len(labels.classes), d)
+    n_classes = len(labels.classes)
+    k = _validate.as_component_count(n_components, n_classes, d)
     seed = _validate.as_seed(random_state)
-    form = _choose(solver, n, d)
+    max_iter = _validate.as_count(max_iter, "max_iter", 1)
+    memory = _plan.parse_bytes(max_memory)
+    _check_solver(solver)
     place = _validate.find_place(matrix, backend, device)
 
     source = ArraySource(_xp.move(matrix, place))
+    dtype = _xp.dtype_name(source.dtype)
+    plan = _plan.choose(n, d, n_classes, k, dtype, memory, solver)
+    eps = float(place.xp.finfo(source.dtype).eps)
+    request = Request(k, _validate.as_tolerance(tol, eps), max_iter, plan.width, plan.wide_passes)
     with _xp.careful_arithmetic(place.xp):
-        moments = class_moments(source, labels, second=form == "scatter")
-        operator = CentroidOperator(source, labels, moments, seed)
-        values, vectors, zero = SOLVERS[form](operator, k)
-        vectors = _linalg.fix_signs(vectors)
+        operator, solution = _solve(plan, source, labels, request, seed)
+        if solution.eigenvalues.shape[0] < k and n_components != "positive":
+            plan = _dense_plan(plan, memory)
+            operator, solution = _solve(plan, source, labels, request, seed)
+        vectors = _linalg.fix_signs(solution.vectors)
         total_loss = place.xp.sum(operator.between * operator.between)
 
-    n_positive = int((_xp.to_host(values) > zero).sum())
+    n_positive = int((_xp.to_host(solution.eigenvalues) > solution.zero).sum())
     _tell_useless(n_components, k, n_positive)
+    _tell_unconverged(solution, request)
     kept = slice(None, n_positive if n_components == "positive" else k)
     return Model(
         components=vectors[:, kept].T,
-        eigenvalues=values[kept],
+        eigenvalues=solution.eigenvalues[kept],
         mean=operator.mean,
-        centroids=moments.centroids,
+        centroids=operator.centroids,
         classes=labels.classes,
         counts=_xp.from_host(labels.counts, place),
         n_positive=n_positive,
         total_loss=float(_xp.to_host(total_loss)),
-        solver=form,
+        plan=plan,
+        passes=solution.passes,
+        residuals=None if solution.residuals is None else solution.residuals[kept],
+        history=solution.history,
     )
 
 
-def _choose(solver: str, n: int, d: int) -> str:
-    if solver == "auto":
-        return "scatter" if d <= n else "gram"
-    if not isinstance(solver, str) or solver not in SOLVERS:
+def _solve(
+    plan: Plan, source: ArraySource, labels: Labels, request: Request, seed: int
+) -> tuple[CentroidOperator, Solution]:
+    moments = class_moments(source, labels, second=plan.form == "scatter")
+    operator = CentroidOperator(source, labels, moments, seed)
+    return operator, SOLVERS[plan.form](operator, request)
+
+
+def _dense_plan(plan: Plan, memory: int | None) -> Plan:
+    """The plan for components that the matrix-free form leaves: not positive ones."""
+    n, d = plan.n_samples, plan.n_features
+    form = _plan.dense_form(n, d)
+    dense = _plan.choose(n, d, plan.n_classes, plan.n_components, plan.dtype, memory, form)
+    return dataclasses.replace(dense, reason="fewer eigenvalues are positive than asked for")
+
+
+def _check_solver(solver: str) -> None:
+    if not isinstance(solver, str) or solver not in ("auto", *SOLVERS):
         valid = ", ".join(repr(name) for name in ("auto", *SOLVERS))
         raise ValueError(f"solver must be one of {valid}; got {solver!r}")
-    return solver
+
+
+def _tell_unconverged(solution: Solution, request: Request) -> None:
+    if not solution.converged and solution.residuals is not None:
+        late = int((solution.residuals > request.tol).sum())
+        warnings.warn(
+            f"after max_iter={request.max_iter} passes {late} of {len(solution.residuals)} "
+            f"components have a residual above tol={request.tol:g}, the largest "
+            f"{np.max(solution.residuals):.1e}; raise max_iter or tol, or use a dense solver",
+            ConvergenceWarning,
+            stacklevel=3,
+        )
 
 
 def _tell_useless(n_components: int | str | None, k: int, n_positive: int) -> None:

@@ -13,8 +13,13 @@ from typing import Any
 import numpy as np
 
 from slce_xp import _validate, _xp
+from slce_xp._plan import Plan
 from slce_xp._source import ArraySource
 from slce_xp._xp import Array, Place
+
+
+class ConvergenceWarning(UserWarning):
+    """A fit that stopped before its residuals were as small as asked for."""
 
 
 class _NewerFormatError(ValueError):
@@ -57,8 +62,15 @@ class Model:
         How many of the returned eigenvalues are positive beyond rounding.
     total_loss : float
         The loss with no component at all, ‖C̃‖² = tr(S_b).
-    solver : str
-        The form that was used.
+    plan : Plan
+        How it was computed; `plan.form` is the form of the eigenproblem.
+    passes : int
+        Products of the scatter matrix with a block, each one pass over X; 0 for dense forms.
+    residuals : numpy.ndarray, shape (k,), or None
+        ‖M a − μ a‖ / ‖M‖ of the matrix-free form, measured. None for the dense forms, which are
+        exact to rounding.
+    history : tuple of float
+        The largest residual after each pass.
 
     Examples
     --------
@@ -81,9 +93,17 @@ class Model:
     counts: Array
     n_positive: int
     total_loss: float
-    solver: str
+    plan: Plan
+    passes: int = 0
+    residuals: np.ndarray | None = None
+    history: tuple[float, ...] = ()
 
     # ------------------------------------------------------------ what it says about the fit
+
+    @property
+    def solver(self) -> str:
+        """The form of the eigenproblem that was solved."""
+        return self.plan.form
 
     @property
     def n_components(self) -> int:
@@ -141,7 +161,7 @@ class Model:
             [
                 f"SLCE model: {self.n_features} features → {k} component{'s' * (k != 1)}",
                 f"  fitted on    {self.n_samples} samples of {len(self.classes)} classes",
-                f"  solved by    {self.solver} form, {self._place}, "
+                f"  solved by    {self.solver} form{self._effort()}, {self._place}, "
                 f"{_xp.dtype_name(self.mean.dtype)}",
                 f"  eigenvalues  {values}{', …' * (k > 6)}" if k else "  eigenvalues  none",
                 f"  loss         {self.loss:.4g} of {self.total_loss:.4g}, "
@@ -151,6 +171,12 @@ class Model:
                 else "  components   none: no direction lowers the loss, the classes overlap",
             ]
         )
+
+    def _effort(self) -> str:
+        if not self.passes:
+            return ""
+        worst = 0.0 if self.residuals is None else self.residuals.max(initial=0.0)
+        return f" ({self.passes} passes, residual {worst:.0e})"
 
     def __repr__(self) -> str:
         return (
@@ -269,7 +295,10 @@ class Model:
             "classes": kind,
             "n_positive": self.n_positive,
             "total_loss": self.total_loss,
-            "solver": self.solver,
+            "plan": dataclasses.asdict(self.plan),
+            "passes": self.passes,
+            "residuals": None if self.residuals is None else [float(r) for r in self.residuals],
+            "history": self.history,
         }
         arrays: dict[str, Any] = {name: _xp.to_host(getattr(self, name)) for name in _ARRAYS}
         path = Path(path)
@@ -352,7 +381,10 @@ def _from_contents(facts: dict[str, Any], contents: dict[str, np.ndarray]) -> Mo
         classes=classes.astype(object) if facts["classes"] == "object" else classes,
         n_positive=int(facts["n_positive"]),
         total_loss=float(facts["total_loss"]),
-        solver=str(facts["solver"]),
+        plan=Plan(**facts["plan"]),
+        passes=int(facts["passes"]),
+        residuals=None if facts["residuals"] is None else np.array(facts["residuals"], float),
+        history=tuple(map(float, facts["history"])),
     )
     (k, d), n_classes = model.components.shape, model.classes.shape[0]
     expected = {

@@ -22,9 +22,11 @@ from slce_xp._xp import Array
 ONE_HOT_CLASSES = 64
 # Rows per piece of the ordered scatter-add: its one-hot matrices are this size squared.
 PIECE_ROWS = 512
-# A mean this much larger than the spread (squared) costs that factor in accuracy when it
-# is subtracted after the sums; beyond it, it is subtracted from each block before.
-SAFE_OFFSET = 4.0
+# A mean much larger than the spread costs accuracy when it is subtracted after the sums; then
+# it is subtracted from each block before. The ratio of their squares that is still harmless:
+# for second moments, where it is the loss itself, and for float64 sums, where its root is.
+SAFE_OFFSET_SQUARES = 4.0
+SAFE_OFFSET_SUMS = 1e4
 # Rows looked at to decide that.
 PROBE_ROWS = 256
 
@@ -52,15 +54,19 @@ class Moments:
     second: Array | None
 
     @property
-    def _offset(self) -> Array:
+    def offset(self) -> Array:
         """The mean, seen from the shift."""
         xp, _ = _xp.place_of(self.sums)
         return xp.sum(self.sums, axis=0) / self.n
 
+    def shifted(self, rows: Array) -> Array:
+        """Rows seen from the shift."""
+        return _shifted(rows, self.shift)
+
     @property
     def mean(self) -> Array:
         """The mean of all samples, shape (d,)."""
-        return self._offset if self.shift is None else self.shift + self._offset
+        return self.offset if self.shift is None else self.shift + self.offset
 
     @property
     def centroids(self) -> Array:
@@ -73,19 +79,19 @@ class Moments:
         """B, shape (K, d), rows √n_j (c_j − m): the between-class scatter is BᵀB."""
         xp, _ = _xp.place_of(self.sums)
         root = xp.sqrt(self.counts)[:, None]
-        return self.sums / root - root * self._offset
+        return self.sums / root - root * self.offset
 
     @property
     def total_scatter(self) -> Array:
         """S_t = Σ (x − m)(x − m)ᵀ, shape (d, d); needs `second`."""
-        offset = self._offset
+        offset = self.offset
         return self.second - (self.n * offset)[:, None] * offset[None, :]
 
 
 def class_moments(source: ArraySource, labels: Labels, *, second: bool = False) -> Moments:
     """One pass over X."""
     xp, _ = source.place
-    shift = _find_shift(source)
+    shift = _find_shift(source, second)
     sums, total = _sums(source, labels, shift, second)
     # Any NaN or infinity in X reaches the sums, so finite sums prove a finite X.
     if not bool(_xp.to_host(xp.all(xp.isfinite(sums)))):
@@ -100,7 +106,7 @@ def sum_by_class(source: ArraySource, labels: Labels) -> Array:
     return _sums(source, labels, None, second=False)[0]
 
 
-def _find_shift(source: ArraySource) -> Array | None:
+def _find_shift(source: ArraySource, second: bool) -> Array | None:
     """A point near the data if they lie far from the origin, else None."""
     xp, _ = source.place
     rows = min(PROBE_ROWS, source.block_length(source.d))
@@ -109,7 +115,9 @@ def _find_shift(source: ArraySource) -> Array | None:
     squares = xp.stack([xp.sum(mean * mean), xp.sum(probe * probe) / probe.shape[0]])
     offset, square = _xp.to_host(squares)
     # NaN compares false: such data are reported by the sums.
-    return mean if offset > SAFE_OFFSET * (square - offset) else None
+    double = _xp.dtype_name(source.dtype) == "float64"
+    safe = SAFE_OFFSET_SUMS if double and not second else SAFE_OFFSET_SQUARES
+    return mean if offset > safe * (square - offset) else None
 
 
 def _shifted(rows: Array, shift: Array | None) -> Array:
@@ -131,20 +139,21 @@ def _sums(
     sums = total = None
     for block in source.row_blocks():
         rows = _shifted(source.rows(block), shift)
-        sums = _add(sums, _one_hot(codes[block], n_classes, source).T @ rows)
+        sums = add(sums, _one_hot(codes[block], n_classes, source).T @ rows)
         if second:
-            total = _add(total, _gram(rows))
+            total = add(total, _gram(rows))
     return sums, total
 
 
 def _second_moment(source: ArraySource, shift: Array | None) -> Array:
     total = None
     for block in source.row_blocks():
-        total = _add(total, _gram(_shifted(source.rows(block), shift)))
+        total = add(total, _gram(_shifted(source.rows(block), shift)))
     return total
 
 
-def _add(total: Array | None, term: Array) -> Array:
+def add(total: Array | None, term: Array) -> Array:
+    """A sum that starts at nothing."""
     return term if total is None else total + term
 
 

@@ -5,10 +5,11 @@ The solvers see matrices only; which rows belong to which class stays in here.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cached_property
 
 from slce_xp import _xp
-from slce_xp._moments import Moments, sum_by_class
+from slce_xp._moments import Moments, add, sum_by_class
 from slce_xp._source import ArraySource
 from slce_xp._validate import Labels
 from slce_xp._xp import Array
@@ -35,6 +36,11 @@ class CentroidOperator:
     @cached_property
     def between(self) -> Array:
         return self._moments.between
+
+    @property
+    def centroids(self) -> Array:
+        """The class means, shape (K, d)."""
+        return self._moments.centroids
 
     def total_scatter(self) -> Array:
         """S_t, shape (d, d)."""
@@ -81,6 +87,58 @@ class CentroidOperator:
     @cached_property
     def _codes(self) -> Array:
         return _xp.from_host(self._labels.codes, self.place)
+
+    def apply_scatter(self, rows: Array) -> Array:
+        """V·S_t, (b, d) ↦ (b, d): one pass over X, a sum over its row blocks."""
+        xp, _ = self.place
+        offset = self._moments.offset
+        centre = (rows @ offset)[:, None]
+        total: Array = None
+        sums: Array = None
+        for block in self._view_blocks():
+            data = self._moments.shifted(self._source.rows(block))
+            # Short matrix first: a BLAS packs the long one, and this way only by rows.
+            scores = rows @ data.T - centre
+            total = add(total, scores @ data)
+            sums = add(sums, xp.sum(scores, axis=1))
+        return total - sums[:, None] * offset[None, :]
+
+    def apply_gram(self, rows: Array) -> Array:
+        """U·X·Xᵀ of the centred data, (b, n) ↦ (b, n): one pass over X."""
+        xp, _ = self.place
+        combined = self.combine_rows(rows)
+        scores = [
+            combined @ self._moments.shifted(self._source.rows(block)).T
+            for block in self._view_blocks()
+        ]
+        return xp.concat(scores, axis=1) - (combined @ self._moments.offset)[:, None]
+
+    def combine_rows(self, rows: Array) -> Array:
+        """U·X of the centred data, (b, n) ↦ (b, d)."""
+        xp, _ = self.place
+        total = None
+        for block in self._view_blocks():
+            data = self._moments.shifted(self._source.rows(block))
+            total = add(total, rows[:, block] @ data)
+        return total - xp.sum(rows, axis=1)[:, None] * self._moments.offset[None, :]
+
+    def indicators(self) -> Array:
+        """N, (K, n), rows 1/√n_j on class j, centred: B = N·X."""
+        xp, device = self.place
+        counts = self._moments.counts
+        index = xp.arange(counts.shape[0], device=device)
+        member = xp.astype(index[:, None] == self._codes[None, :], counts.dtype)
+        return member / xp.sqrt(counts)[:, None] - (xp.sqrt(counts) / self.n)[:, None]
+
+    def _view_blocks(self) -> Iterator[slice]:
+        # Blocks that are views cost nothing, and larger ones are faster.
+        return self._source.row_blocks(large=self._moments.shift is None)
+
+    def draw_samples(self, count: int) -> Array:
+        """Seeded normal combinations of samples, shape (n, count), without their mean."""
+        xp, _ = self.place
+        rows = _xp.draw_normal(self._seed, (self.n, count), self.place, self._source.dtype)
+        return rows - xp.mean(rows, axis=0)
 
     def draw(self, count: int) -> Array:
         """Seeded normal directions, shape (d, count)."""

@@ -15,6 +15,8 @@ from slce_xp._xp import Array, Place
 
 # Large enough for full-speed matrix products, small beside any X worth blocking.
 BLOCK_BYTES = 16 * 2**20
+# How much larger a block may be that is a view and makes no copy.
+VIEW_FACTOR = 16
 
 
 class ArraySource:
@@ -49,9 +51,10 @@ class ArraySource:
         """Columns as floats."""
         return self.place.xp.astype(self._x[:, index], self.dtype, copy=False)
 
-    def row_blocks(self) -> Iterator[slice]:
-        """Slices of rows, each about `BLOCK_BYTES` of X."""
-        return _blocks(self.n, self.block_length(self.d))
+    def row_blocks(self, *, large: bool = False) -> Iterator[slice]:
+        """Slices of rows, each about `BLOCK_BYTES` of X; larger ones where they are views."""
+        factor = VIEW_FACTOR if large and self._x.dtype == self.dtype else 1
+        return _blocks(self.n, factor * self.block_length(self.d))
 
     def column_blocks(self) -> Iterator[slice]:
         """Slices of columns, each about `BLOCK_BYTES` of X."""

@@ -264,6 +264,33 @@ def as_component_count(n_components: Any, n_classes: int, n_features: int) -> in
     return count
 
 
+def as_count(value: Any, name: str, least: int, most: int | None = None) -> int:
+    """An integer of at least `least` and at most `most`."""
+    limit = f" and at most {most}" if most is not None else ""
+    rule = f"{name} must be an integer of at least {least}{limit}"
+    if isinstance(value, bool):
+        raise TypeError(f"{rule}; got {value!r}")
+    try:
+        count = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{rule}; got {value!r}") from None
+    if count < least or (most is not None and count > most):
+        raise ValueError(f"{rule}; got {count}")
+    return count
+
+
+def as_tolerance(tol: Any, eps: float) -> float:
+    """The relative residual to reach; None is what the dtype can reach with ease."""
+    if tol is None:
+        return max(1e-8, 32.0 * eps)
+    rule = "tol must be a number between 0 and 1, the residual relative to ‖M‖, or None"
+    if isinstance(tol, bool) or not isinstance(tol, (int, float, np.floating)):
+        raise TypeError(f"{rule}; got {tol!r}")
+    if not 0.0 < tol < 1.0:
+        raise ValueError(f"{rule}; got {tol!r}")
+    return float(tol)
+
+
 def as_seed(random_state: Any) -> int:
     """Return a non-negative integer seed."""
     try:

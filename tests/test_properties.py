@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import slce_xp
 
-FORMS = ["scatter", "gram"]
+FORMS = ["scatter", "gram", "krylov"]
 
 
 @st.composite
@@ -90,13 +90,15 @@ def test_the_positive_ones_are_as_many_as_canonical_correlations_above_a_half(pr
 @given(problems())
 def test_forms_agree(problem):
     X, y = problem
-    scatter, gram = (slce_xp.fit(X, y, solver=solver) for solver in FORMS)
-    atol = 1e-11 * scale_of(X)
-    np.testing.assert_allclose(scatter.eigenvalues, gram.eigenvalues, atol=atol)
-    assert abs(scatter.loss - gram.loss) <= 1e-10 * scale_of(X)
-    if well_separated(X, y):
-        assert scatter.n_positive == gram.n_positive
-        assert oracle.largest_angle(positive_part(scatter), positive_part(gram)) < 1e-7
+    reference, *others = (slce_xp.fit(X, y, solver=solver) for solver in FORMS)
+    scale = scale_of(X)
+    for other in others:
+        np.testing.assert_allclose(other.eigenvalues, reference.eigenvalues, atol=1e-11 * scale)
+        assert abs(other.loss - reference.loss) <= 1e-10 * scale
+        if well_separated(X, y):
+            assert other.n_positive == reference.n_positive
+            angle = oracle.largest_angle(positive_part(other), positive_part(reference))
+            assert angle < 1e-7
 
 
 def transformed(kind, X, y, seed):

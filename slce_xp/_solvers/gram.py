@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from slce_xp import _linalg, _xp
 from slce_xp._operator import CentroidOperator
+from slce_xp._solvers._solution import Request, Solution
 from slce_xp._xp import Array
 
 
-def solve(operator: CentroidOperator, k: int) -> tuple[Array, Array, float]:
+def solve(operator: CentroidOperator, request: Request) -> Solution:
     r"""Leading eigenpairs of M by way of G = X Xᵀ.
 
     With P averaging over classes and D = 2P − I, M = XᵀDX. For G = L·Lᵀ the n × n matrix
@@ -16,7 +17,7 @@ def solve(operator: CentroidOperator, k: int) -> tuple[Array, Array, float]:
     condition number in G costs no more than rounding M would.
     """
     xp, device = operator.place
-    n, d = operator.n, operator.d
+    n, d, k = operator.n, operator.d, request.k
     gram = operator.gram()
     zero = _linalg.zero_level(gram, operator.mean, n)
     # G is singular, for centred rows sum to zero. A ridge below the level of rounding lets
@@ -42,7 +43,7 @@ def solve(operator: CentroidOperator, k: int) -> tuple[Array, Array, float]:
     if wanted:
         null = _off_row_space(operator, gram, operator.draw(wanted))
         values, vectors = _linalg.splice_null_space(values, vectors, positive, null)
-    return values, vectors, zero
+    return Solution(values, vectors, zero)
 
 
 def _eigenpairs(matrix: Array, factor: Array, ridge: float, k: int) -> tuple[Array, Array]:

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from slce_xp import _linalg, _xp
 from slce_xp._operator import CentroidOperator
-from slce_xp._xp import Array
+from slce_xp._solvers._solution import Request, Solution
 
 
-def solve(operator: CentroidOperator, k: int) -> tuple[Array, Array, float]:
+def solve(operator: CentroidOperator, request: Request) -> Solution:
     """Leading eigenpairs of M = 2·BᵀB − S_t."""
     xp, _ = operator.place
+    k = request.k
     scatter = operator.total_scatter()
     zero = _linalg.zero_level(scatter, operator.mean, operator.n)
     matrix = 2.0 * (operator.between.T @ operator.between) - scatter
     values, vectors = _xp.largest_eigenpairs(matrix, k)
     if _linalg.count(xp.abs(values) <= zero) == 0:
-        return values, vectors, zero
+        return Solution(values, vectors, zero)
 
     # Zero eigenvalues: the data do not span R^d. Any mixture of the null space would do, so
     # the whole of it is taken and seeded directions are projected onto it.
@@ -30,4 +31,4 @@ def solve(operator: CentroidOperator, k: int) -> tuple[Array, Array, float]:
     values, vectors = _linalg.splice_null_space(
         values[:kept], others[:, :kept], positive, basis @ (basis.T @ operator.draw(wanted))
     )
-    return values, vectors, zero
+    return Solution(values, vectors, zero)

@@ -1,0 +1,63 @@
+"""What a solver is asked and what it returns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from slce_xp._xp import Array
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a solver is asked for beside the operator.
+
+    Attributes
+    ----------
+    k : int
+        Number of eigenpairs.
+    tol : float
+        Residual to reach, relative to ‖M‖; for solvers that iterate.
+    max_iter : int
+        Passes over X that such a solver may take.
+    width : int
+        Rows of its start block.
+    wide_passes : int
+        Passes with the whole block, before only residuals are added.
+    """
+
+    k: int
+    tol: float
+    max_iter: int
+    width: int
+    wide_passes: int
+
+
+@dataclass(frozen=True)
+class Solution:
+    """The leading eigenpairs of M, by the contract: positive, null space, negative.
+
+    Attributes
+    ----------
+    eigenvalues : array, shape (k,)
+    vectors : array, shape (d, k)
+        Orthonormal columns.
+    zero : float
+        Magnitude below which an eigenvalue counts as zero.
+    passes : int
+        Products of the scatter matrix with a block, each one pass over X; 0 for dense forms.
+    residuals : numpy.ndarray, shape (k,), or None
+        ‖M a − μ a‖ / ‖M‖, measured; None for dense forms, whose residuals are rounding.
+    history : tuple of float
+        The largest residual of the wanted pairs after each pass.
+    converged : bool
+    """
+
+    eigenvalues: Array
+    vectors: Array
+    zero: float
+    passes: int = 0
+    residuals: np.ndarray | None = None
+    history: tuple[float, ...] = field(default=())
+    converged: bool = True
