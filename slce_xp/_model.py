@@ -150,7 +150,7 @@ class Model:
         k = min(self.n_components, gram.shape[0])
         values, _ = _xp.largest_eigenpairs(2.0 * gram, k)
         rest = xp.zeros(self.n_components - k, dtype=values.dtype, device=device)
-        return xp.concat([values, rest])
+        return xp.concat([values[:k], rest])
 
     def __str__(self) -> str:
         k, positive = self.n_components, self.n_positive

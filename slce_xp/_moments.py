@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -28,7 +29,7 @@ PIECE_ROWS = 512
 SAFE_OFFSET_SQUARES = 4.0
 SAFE_OFFSET_SUMS = 1e4
 # Rows looked at to decide that.
-PROBE_ROWS = 256
+PROBE_ROWS = 64
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ class Moments:
     sums: Array
     second: Array | None
 
-    @property
+    @cached_property
     def offset(self) -> Array:
         """The mean, seen from the shift."""
         xp, _ = _xp.place_of(self.sums)
@@ -63,7 +64,7 @@ class Moments:
         """Rows seen from the shift."""
         return _shifted(rows, self.shift)
 
-    @property
+    @cached_property
     def mean(self) -> Array:
         """The mean of all samples, shape (d,)."""
         return self.offset if self.shift is None else self.shift + self.offset
@@ -137,9 +138,9 @@ def _sums(
         return sums, _second_moment(source, shift) if second else None
     codes = _xp.from_host(labels.codes, source.place)
     sums = total = None
-    for block in source.row_blocks():
+    for block in source.row_blocks(large=shift is None, width=n_classes):
         rows = _shifted(source.rows(block), shift)
-        sums = add(sums, _one_hot(codes[block], n_classes, source).T @ rows)
+        sums = add(sums, _one_hot(codes[block], n_classes, source) @ rows)
         if second:
             total = add(total, _gram(rows))
     return sums, total
@@ -147,7 +148,7 @@ def _sums(
 
 def _second_moment(source: ArraySource, shift: Array | None) -> Array:
     total = None
-    for block in source.row_blocks():
+    for block in source.row_blocks(large=shift is None):
         total = add(total, _gram(_shifted(source.rows(block), shift)))
     return total
 
@@ -157,9 +158,10 @@ def add(total: Array | None, term: Array) -> Array:
     return term if total is None else total + term
 
 
-def _one_hot(codes: Array, width: int, source: ArraySource) -> Array:
+def _one_hot(codes: Array, height: int, source: ArraySource) -> Array:
+    """Row j marks the samples of code j, shape (height, n)."""
     xp, device = source.place
-    return xp.astype(codes[:, None] == xp.arange(width, device=device)[None, :], source.dtype)
+    return xp.astype(xp.arange(height, device=device)[:, None] == codes[None, :], source.dtype)
 
 
 # ---------------------------------------------------------------- many classes
@@ -188,9 +190,9 @@ def _sum_in_class_order(
         width = 1 << (n_classes - 1).bit_length()
         padding = (0, length - members.shape[0])
         rows = _shifted(source.gather(_xp.from_host(np.pad(members, padding), source.place)), shift)
-        local = np.pad(codes[members] - first, padding, constant_values=length)  # no such column
+        local = np.pad(codes[members] - first, padding, constant_values=length)  # no such row
         one_hot = _one_hot(_xp.from_host(local, source.place), width, source)
-        partial_sums.append(one_hot.T @ rows)
+        partial_sums.append(one_hot @ rows)
         owners.append(np.arange(first, first + n_classes))
         useful.append(np.arange(height, height + n_classes))
         height += width

@@ -51,10 +51,19 @@ class ArraySource:
         """Columns as floats."""
         return self.place.xp.astype(self._x[:, index], self.dtype, copy=False)
 
-    def row_blocks(self, *, large: bool = False) -> Iterator[slice]:
-        """Slices of rows, each about `BLOCK_BYTES` of X; larger ones where they are views."""
+    def row_blocks(self, *, large: bool = False, width: int = 0) -> Iterator[slice]:
+        """Slices of rows, each about `BLOCK_BYTES` of X.
+
+        Parameters
+        ----------
+        large : bool
+            Take more at a time where X has the working dtype, and so blocks are views.
+        width : int
+            Numbers that the caller makes per row: these stay within `BLOCK_BYTES`, too.
+        """
         factor = VIEW_FACTOR if large and self._x.dtype == self.dtype else 1
-        return _blocks(self.n, factor * self.block_length(self.d))
+        length = min(factor * self.block_length(self.d), self.block_length(width))
+        return _blocks(self.n, length)
 
     def column_blocks(self) -> Iterator[slice]:
         """Slices of columns, each about `BLOCK_BYTES` of X."""

@@ -175,7 +175,7 @@ def as_labels(y: Any, n_samples: int) -> Labels:
         )
     _check_no_missing(y, values)
     try:
-        classes, codes, counts = np.unique(values, return_inverse=True, return_counts=True)
+        classes, codes, counts = _unique(values)
     except TypeError as error:
         raise TypeError(
             f"y must hold labels of one kind that can be sorted ({error}); "
@@ -188,6 +188,16 @@ def as_labels(y: Any, n_samples: int) -> Labels:
             "With one class there is nothing to tell apart: use PCA"
         )
     return Labels(codes.astype(np.int64, copy=False), classes, counts.astype(np.int64, copy=False))
+
+
+def _unique(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """np.unique with codes and counts, without sorting all values where a few show all classes."""
+    sample = np.unique(values[:: max(1, values.shape[0] // 256)])
+    if sample.shape[0]:
+        codes = np.minimum(np.searchsorted(sample, values), sample.shape[0] - 1)
+        if (sample[codes] == values).all():
+            return sample, codes, np.bincount(codes)
+    return np.unique(values, return_inverse=True, return_counts=True)
 
 
 def _label_values(y: Any) -> np.ndarray:

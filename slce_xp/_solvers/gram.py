@@ -50,7 +50,7 @@ def _eigenpairs(matrix: Array, factor: Array, ridge: float, k: int) -> tuple[Arr
     """Leading eigenvalues μ of T without what the ridge adds to them, and L·w, shape (n, k)."""
     xp, _ = _xp.place_of(matrix)
     values, weights = _xp.largest_eigenpairs(matrix, k)
-    left = factor @ weights
+    values, left = values[:k], factor @ weights[:, :k]
     # To first order the ridge adds ridge·‖L·w‖² / μ, which is all of μ where G is singular.
     return values - ridge * xp.sum(left * left, axis=0) / values, left
 

@@ -10,17 +10,18 @@ from slce_xp._solvers._solution import Request, Solution
 def solve(operator: CentroidOperator, request: Request) -> Solution:
     """Leading eigenpairs of M = 2·BᵀB − S_t."""
     xp, _ = operator.place
-    k = request.k
+    k, d = request.k, operator.d
     scatter = operator.total_scatter()
     zero = _linalg.zero_level(scatter, operator.mean, operator.n)
     matrix = 2.0 * (operator.between.T @ operator.between) - scatter
     values, vectors = _xp.largest_eigenpairs(matrix, k)
-    if _linalg.count(xp.abs(values) <= zero) == 0:
-        return Solution(values, vectors, zero)
+    if _linalg.count(xp.abs(values[:k]) <= zero) == 0:
+        return Solution(values[:k], vectors[:, :k], zero)
 
     # Zero eigenvalues: the data do not span R^d. Any mixture of the null space would do, so
     # the whole of it is taken and seeded directions are projected onto it.
-    values, vectors = _xp.largest_eigenpairs(matrix, operator.d)
+    if values.shape[0] < d:
+        values, vectors = _xp.largest_eigenpairs(matrix, d)
     positive = _linalg.count(values > zero)
     null = _linalg.count(xp.abs(values) <= zero)
     wanted = min(null, k - positive)
