@@ -9,9 +9,9 @@ from slce_xp import _validate
 
 # What things cost, in floating-point operations of a large matrix product. Measured by
 # `python -m benchmarks.calibrate`, which prints these lines anew.
-EIGH_FLOPS = 12.0  # per m³: the leading eigenpairs of a dense m × m matrix
-FACTOR_FLOPS = 4.0  # per n³: Cholesky factor and products around it in the Gram form
-READ_FLOPS = 80.0  # per entry of X and pass: what a narrow product costs beside its arithmetic
+EIGH_FLOPS = 8.0  # per m³: the leading eigenpairs of a dense m × m matrix
+FACTOR_FLOPS = 6.0  # per n³: Cholesky factor and products around it in the Gram form
+READ_FLOPS = 65.0  # per entry of X and pass: what a narrow product costs beside its arithmetic
 TYPICAL_PASSES = 12  # of the matrix-free form on real data, to its default tolerance
 
 # The start block of the matrix-free form. In memory a pass is cheap, and a narrow block that
@@ -117,7 +117,7 @@ def plan(
     >>> print(slce_xp.plan(1_000_000, 20_000, 20, dtype="float32", max_memory="2GB"))
     plan for 1000000 samples × 20000 features, 20 classes, float32 → 19 components
       form    krylov, block of 32 rows: the only one that fits into max_memory
-      work    4.3e+13 flops, about 13 passes over X
+      work    3.9e+13 flops, about 13 passes over X
       memory  322 MB beside X (80 GB)
     """
     n = _validate.as_count(n_samples, "n_samples", 2)

@@ -30,7 +30,7 @@ BACKENDS = tuple(_LIBRARIES)
 
 # Size from which SciPy's subset driver beats NumPy's full eigensolver: SciPy has a BLAS of its
 # own, whose threads compete with NumPy's for a while, so small problems lose by it.
-SUBSET_FROM = 900
+SUBSET_FROM = 400
 
 
 class Place(NamedTuple):

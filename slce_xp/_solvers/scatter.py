@@ -6,6 +6,10 @@ from slce_xp import _linalg, _xp
 from slce_xp._operator import CentroidOperator
 from slce_xp._solvers._solution import Request, Solution
 
+# Up to this size all eigenpairs are computed at once: a null space would need them anyway, and
+# a second eigensolver would cost more than the first one saved.
+ALL_AT_ONCE = 900
+
 
 def solve(operator: CentroidOperator, request: Request) -> Solution:
     """Leading eigenpairs of M = 2·BᵀB − S_t."""
@@ -14,7 +18,7 @@ def solve(operator: CentroidOperator, request: Request) -> Solution:
     scatter = operator.total_scatter()
     zero = _linalg.zero_level(scatter, operator.mean, operator.n)
     matrix = 2.0 * (operator.between.T @ operator.between) - scatter
-    values, vectors = _xp.largest_eigenpairs(matrix, k)
+    values, vectors = _xp.largest_eigenpairs(matrix, d if d <= ALL_AT_ONCE else k)
     if _linalg.count(xp.abs(values[:k]) <= zero) == 0:
         return Solution(values[:k], vectors[:, :k], zero)
 

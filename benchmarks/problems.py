@@ -1,0 +1,65 @@
+"""Problems to measure on: data sets in a folder, and synthetic ones named by their shape."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+DATA_SETS = (
+    "ionosphere",
+    "colon",
+    "mice_protein",
+    "yale",
+    "har_meanstd66",
+    "arcene",
+    "olivetti",
+    "coil20",
+    "usps",
+    "tcga_luad",
+    "mnist",
+    "worm_neuron",
+)
+SYNTHETIC = {
+    "PANCAN shape": (801, 20531, 5, "float64"),
+    "6 000 × 6 000 × 10": (6000, 6000, 10, "float64"),
+    "100 000 × 2 000 × 20": (100_000, 2000, 20, "float64"),
+    "20 000 × 20 000 × 50": (20_000, 20_000, 50, "float32"),
+    "1 000 × 200 000 × 4": (1000, 200_000, 4, "float64"),
+    "50 000 × 500 × 5 000": (50_000, 500, 5000, "float64"),
+}
+
+
+def load(folder: Path, name: str) -> tuple[np.ndarray, np.ndarray]:
+    """A data set of the folder as float64, with the preprocessing it needs."""
+    with np.load(folder / f"{name}.npz", allow_pickle=False) as file:
+        X, y = file["X"].astype(np.float64), file["y"]
+    if name == "mice_protein":
+        X = np.where(np.isnan(X), np.nanmean(X, axis=0), X)
+    elif name == "tcga_luad":
+        X = np.log2(X + 1.0)
+    return X, y
+
+
+def synthetic(
+    n: int, d: int, n_classes: int, dtype: str = "float64", seed: int = 0
+) -> tuple[np.ndarray, np.ndarray]:
+    """Classes with a decaying spectrum, as real data have: singular values fall like i^-0.7.
+
+    The spectrum is carried by 300 factors over a floor of noise, so that large problems are
+    made in seconds.
+    """
+    rng = np.random.default_rng(seed)
+    rank = min(n, d, 300)
+    scale = np.arange(1, rank + 1) ** -0.7
+    y = rng.permutation(np.arange(n) % n_classes)
+    factors = rng.standard_normal((n, rank), dtype=np.float32) * scale.astype(np.float32)
+    loadings = rng.standard_normal((rank, d), dtype=np.float32) / np.float32(np.sqrt(d))
+    centres = rng.standard_normal((n_classes, d), dtype=np.float32) / np.float32(np.sqrt(d))
+    X = np.empty((n, d), dtype=dtype)
+    step = max(1, 2**24 // d)
+    for i in range(0, n, step):
+        rows = slice(i, i + step)
+        noise = rng.standard_normal((len(y[rows]), d), dtype=np.float32)
+        X[rows] = factors[rows] @ loadings + centres[y[rows]] + 0.2 / np.sqrt(d) * noise
+    return X, y

@@ -1,0 +1,62 @@
+"""How times are taken: warm-up, contenders in turn, medians, the machine named."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import os
+import platform
+import time
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+# BLAS threads spin for a moment after their work; the next contender must not pay for that.
+SETTLE_SECONDS = 0.05
+
+
+def interleaved(
+    contenders: Mapping[str, Callable[[], object]],
+    rounds: int,
+    synchronise: Callable[[], None] = lambda: None,
+) -> dict[str, float]:
+    """Median seconds of each contender, run in turn after one warm-up each."""
+    seconds: dict[str, list[float]] = {name: [] for name in contenders}
+    for lap in range(rounds + 1):
+        for name, run in contenders.items():
+            time.sleep(SETTLE_SECONDS)
+            synchronise()
+            start = time.perf_counter()
+            run()
+            synchronise()
+            if lap:
+                seconds[name].append(time.perf_counter() - start)
+    return {name: float(np.median(times)) for name, times in seconds.items()}
+
+
+def versions() -> dict[str, str]:
+    """Versions of what takes part."""
+    found = {"python": platform.python_version()}
+    for name in ("slce-xp", "numpy", "scipy", "scikit-learn", "torch", "cupy", "jax"):
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def threads() -> str:
+    """How many threads the BLAS libraries use."""
+    try:
+        pools = importlib.import_module("threadpoolctl").threadpool_info()
+    except ImportError:
+        return f"{os.cpu_count()} cores"
+    return ", ".join(sorted({f"{p['internal_api']} {p['num_threads']}" for p in pools}))
+
+
+def environment() -> str:
+    """One line on machine, versions and threads."""
+    parts = [f"{name} {version}" for name, version in versions().items()]
+    return f"{platform.machine()}, {os.cpu_count()} cores; threads: {threads()}; " + ", ".join(
+        parts
+    )
