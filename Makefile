@@ -4,11 +4,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 LOG := $(VENV)/install.log
 
-.PHONY: help demo test lint format clean
+.PHONY: help demo test bench lint format clean
 
 help:
 	@echo "make demo    fit SLCE on handwritten digits and draw the embedding (demo.png)"
 	@echo "make test    ruff, mypy and the tests on every array library"
+	@echo "make bench   time against PCA, LDA and other solvers (SLCE_XP_DATA: folder of data sets)"
 	@echo "make format  let ruff format the code"
 	@echo "make clean   remove the environment and caches"
 
@@ -17,6 +18,9 @@ demo: $(VENV)/.demo
 
 test: lint
 	@OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n auto $(PYTEST_ARGS)
+
+bench: $(VENV)/.test
+	@$(BIN)/python -m benchmarks.speed $(BENCH_ARGS)
 
 lint: $(VENV)/.test
 	@$(BIN)/ruff check -q . && $(BIN)/ruff format --check -q . || \

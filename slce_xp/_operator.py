@@ -55,22 +55,6 @@ class CentroidOperator:
             total = term if total is None else total + term
         return total
 
-    def project(self, directions: Array) -> Array:
-        """X·V of the centred data, (d, j) ↦ (n, j)."""
-        total = None
-        for block in self._source.column_blocks():
-            term = self._centred_columns(block) @ directions[block, :]
-            total = term if total is None else total + term
-        return total
-
-    def combine(self, weights: Array) -> Array:
-        """XᵀW of the centred data, (n, j) ↦ (d, j)."""
-        xp, _ = self.place
-        blocks = [
-            self._centred_columns(block).T @ weights for block in self._source.column_blocks()
-        ]
-        return xp.concat(blocks, axis=0)
-
     def class_sums(self, values: Array) -> Array:
         """Class sums over √n_j of values per sample, (n, r) ↦ (K, r)."""
         xp, _ = self.place
@@ -105,13 +89,16 @@ class CentroidOperator:
 
     def apply_gram(self, rows: Array) -> Array:
         """U·X·Xᵀ of the centred data, (b, n) ↦ (b, n): one pass over X."""
+        return self.project_rows(self.combine_rows(rows))
+
+    def project_rows(self, rows: Array) -> Array:
+        """V·Xᵀ of the centred data, (b, d) ↦ (b, n)."""
         xp, _ = self.place
-        combined = self.combine_rows(rows)
         scores = [
-            combined @ self._moments.shifted(self._source.rows(block)).T
+            rows @ self._moments.shifted(self._source.rows(block)).T
             for block in self._view_blocks()
         ]
-        return xp.concat(scores, axis=1) - (combined @ self._moments.offset)[:, None]
+        return xp.concat(scores, axis=1) - (rows @ self._moments.offset)[:, None]
 
     def combine_rows(self, rows: Array) -> Array:
         """U·X of the centred data, (b, n) ↦ (b, d)."""

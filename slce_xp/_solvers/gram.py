@@ -39,7 +39,8 @@ def solve(operator: CentroidOperator, request: Request) -> Solution:
         values = xp.concat([values[:positive], values[positive + zeros :]])
         left = xp.concat([left[:, :positive], left[:, positive + zeros :]], axis=1)
     values, left = values[:kept], left[:, :kept]
-    vectors = _linalg.orthonormal(operator.combine(operator.reflect(left) / xp.abs(values)))
+    rows = (operator.reflect(left) / xp.abs(values)).T
+    vectors = _linalg.orthonormal(operator.combine_rows(rows).T)
     if wanted:
         null = _off_row_space(operator, gram, operator.draw(wanted))
         values, vectors = _linalg.splice_null_space(values, vectors, positive, null)
@@ -60,6 +61,6 @@ def _off_row_space(operator: CentroidOperator, gram: Array, vectors: Array) -> A
     xp, _ = operator.place
     # Each round shrinks the part along a singular direction by ridge / (s² + ridge).
     for _ in range(3):
-        inside = xp.linalg.solve(gram, operator.project(vectors))
-        vectors = _linalg.orthonormal(vectors - operator.combine(inside))
+        inside = xp.linalg.solve(gram, operator.project_rows(vectors.T).T)
+        vectors = _linalg.orthonormal(vectors - operator.combine_rows(inside.T).T)
     return vectors

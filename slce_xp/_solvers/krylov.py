@@ -55,7 +55,8 @@ def solve(operator: CentroidOperator, request: Request) -> Solution:
             if converged or last:
                 break
         unconverged = wanted & (residuals > request.tol)
-        directions = _span(outside[unconverged]) if len(history) >= request.wide_passes else None
+        narrow = len(history) >= request.wide_passes and bool(unconverged.any())
+        directions = _span(outside[unconverged]) if narrow else None
     return Solution(
         eigenvalues=_xp.from_host(values[kept], operator.place, vectors.dtype),
         vectors=vectors,
@@ -67,8 +68,8 @@ def solve(operator: CentroidOperator, request: Request) -> Solution:
     )
 
 
-def _span(rows: np.ndarray) -> np.ndarray | None:
-    """Orthonormal columns spanning the given rows; None where they are everything."""
+def _span(rows: np.ndarray) -> np.ndarray:
+    """Orthonormal columns spanning the given rows, but for nearly dependent ones."""
     _, lengths, axes = np.linalg.svd(rows / np.linalg.norm(rows, axis=1, keepdims=True))
     return axes[: int((lengths > 1e-3).sum())].T
 
