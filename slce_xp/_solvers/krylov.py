@@ -44,17 +44,19 @@ def solve(operator: CentroidOperator, request: Request) -> Solution:
         residuals = side.lengths(space, outside) / norm
         wanted = doubts.wanted(values, residuals * norm)
         history.append(float(residuals[wanted].max(initial=0.0)))
-        enough = values.shape[0] == request.k and history[-1] <= request.tol
+        target = _target(values[wanted] / norm, request.tol)
+        enough = values.shape[0] == request.k and history[-1] <= target
         last = space.exhausted or len(history) >= request.max_iter
         if enough or last:
             # What did not converge stays, and is reported; what is known not to be positive goes.
             kept = wanted & (values > request.tol * norm) if enough or space.exhausted else wanted
             vectors, exact = side.vectors(space, coordinates[:, kept], outside[kept])
             residuals[kept] = exact / norm
-            converged = bool(residuals[kept].max(initial=0.0) <= request.tol)
-            if converged or last:
+            worst = residuals[kept].max(initial=0.0)
+            converged = bool(worst <= request.tol)
+            if worst <= target or last:
                 break
-        unconverged = wanted & (residuals > request.tol)
+        unconverged = wanted & (residuals > target)
         narrow = len(history) >= request.wide_passes and bool(unconverged.any())
         directions = _span(outside[unconverged]) if narrow else None
     return Solution(
@@ -66,6 +68,17 @@ def solve(operator: CentroidOperator, request: Request) -> Solution:
         history=tuple(history),
         converged=converged,
     )
+
+
+def _target(values: np.ndarray, tol: float) -> float:
+    """The residual to reach: the tolerance, or less where the gap below the positive ones is small.
+
+    The angle to the exact subspace is about the residual over that gap, which is the smallest
+    positive eigenvalue or more; it shall be 100·tol at most where 0.01·tol suffices for that.
+    """
+    positive = values[values > 0.0]
+    gap = float(positive.min(initial=np.inf))
+    return float(np.clip(100.0 * tol * gap, 0.01 * tol, tol))
 
 
 def _span(rows: np.ndarray) -> np.ndarray:
