@@ -107,11 +107,18 @@ def fit(
     _check_solver(solver)
     place = _validate.find_place(matrix, backend, device)
 
-    source = ArraySource(_xp.move(matrix, place))
-    dtype = _xp.dtype_name(source.dtype)
+    # No row of X moves before the plan: it tells the dtype that X will have there.
+    dtype = _xp.dtype_name(ArraySource(_xp.move(matrix[:0, :], place)).dtype)
     plan = _plan.choose(n, d, n_classes, k, dtype, memory, solver)
-    eps = float(place.xp.finfo(source.dtype).eps)
-    request = Request(k, _validate.as_tolerance(tol, eps), max_iter, plan.width, plan.wide_passes)
+    source = ArraySource(_xp.move(matrix, place))
+    request = Request(
+        k=k,
+        tol=_validate.as_tolerance(tol, float(place.xp.finfo(source.dtype).eps)),
+        max_iter=max_iter,
+        max_rows=_plan.most_rows(plan, memory),
+        width=plan.width,
+        wide_passes=plan.wide_passes,
+    )
     with _xp.careful_arithmetic(place.xp):
         operator, solution = _solve(plan, source, labels, request, seed)
         if solution.eigenvalues.shape[0] < k and n_components != "positive":
@@ -152,7 +159,13 @@ def _dense_plan(plan: Plan, memory: int | None) -> Plan:
     """The plan for components that the matrix-free form leaves: not positive ones."""
     n, d = plan.n_samples, plan.n_features
     form = _plan.dense_form(n, d)
-    dense = _plan.choose(n, d, plan.n_classes, plan.n_components, plan.dtype, memory, form)
+    try:
+        dense = _plan.choose(n, d, plan.n_classes, plan.n_components, plan.dtype, memory, form)
+    except MemoryError as error:
+        raise MemoryError(
+            f"fewer than {plan.n_components} eigenvalues are positive, and the others need a dense "
+            f"form: {error}, or ask for n_components='positive'"
+        ) from None
     return dataclasses.replace(dense, reason="fewer eigenvalues are positive than asked for")
 
 
@@ -166,9 +179,9 @@ def _tell_unconverged(solution: Solution, request: Request) -> None:
     if not solution.converged and solution.residuals is not None:
         late = int((solution.residuals > request.tol).sum())
         warnings.warn(
-            f"after max_iter={request.max_iter} passes {late} of {len(solution.residuals)} "
-            f"components have a residual above tol={request.tol:g}, the largest "
-            f"{np.max(solution.residuals):.1e}; raise max_iter or tol, or use a dense solver",
+            f"after {solution.passes} passes {late} of {len(solution.residuals)} components have a "
+            f"residual above tol={request.tol:g}, the largest {np.max(solution.residuals):.1e}; "
+            f"raise max_iter={request.max_iter}, max_memory or tol, or use a dense solver",
             ConvergenceWarning,
             stacklevel=3,
         )

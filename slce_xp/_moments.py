@@ -14,13 +14,11 @@ from functools import cached_property
 import numpy as np
 
 from slce_xp import _validate, _xp
+from slce_xp._plan import ONE_HOT_CLASSES
 from slce_xp._source import ArraySource
 from slce_xp._validate import Labels
 from slce_xp._xp import Array
 
-# Up to this many classes a one-hot product is the fastest scatter-add; beyond it the
-# rows are visited in class order, so that the work no longer grows with K.
-ONE_HOT_CLASSES = 64
 # Rows per piece of the ordered scatter-add: its one-hot matrices are this size squared.
 PIECE_ROWS = 512
 # A mean much larger than the spread costs accuracy when it is subtracted after the sums; then
@@ -133,7 +131,7 @@ def _sums(
     source: ArraySource, labels: Labels, shift: Array | None, second: bool
 ) -> tuple[Array, Array | None]:
     n_classes = labels.counts.shape[0]
-    if n_classes > ONE_HOT_CLASSES:
+    if n_classes > ONE_HOT_CLASSES:  # a one-hot product would cost more with every class
         sums = _sum_in_class_order(source, labels.codes, labels.counts, shift)
         return sums, _second_moment(source, shift) if second else None
     codes = _xp.from_host(labels.codes, source.place)

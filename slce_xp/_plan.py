@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import re
+import sys
 from dataclasses import dataclass, replace
+from numbers import Real
 
 from slce_xp import _validate
 
@@ -19,7 +22,9 @@ TYPICAL_PASSES = 12  # of the matrix-free form on real data, to its default tole
 FAST_WIDTH, FAST_WIDE_PASSES = 32, 3
 WIDE_WIDTH, WIDE_WIDE_PASSES = 64, 10**6
 
-BLOCK_BYTES = 16 * 2**20  # of X copied at a time
+# Of X copied at a time: enough for fast products, small beside any X worth blocking.
+BLOCK_BYTES = 16 * 2**20
+ONE_HOT_CLASSES = 64  # up to so many classes are summed by a one-hot product
 ITEMSIZES = {"float32": 4, "float64": 8}
 FORMS = ("scatter", "gram", "krylov")
 
@@ -118,13 +123,13 @@ def plan(
     plan for 1000000 samples × 20000 features, 20 classes, float32 → 19 components
       form    krylov, block of 32 rows: the only one that fits into max_memory
       work    3.9e+13 flops, about 13 passes over X
-      memory  322 MB beside X (80 GB)
+      memory  386 MB beside X (80 GB)
     """
     n = _validate.as_count(n_samples, "n_samples", 2)
     d = _validate.as_count(n_features, "n_features", 1)
     n_classes = _validate.as_count(n_classes, "n_classes", 2, n)
     k = _validate.as_component_count(n_components, n_classes, d)
-    if dtype not in ITEMSIZES:
+    if not isinstance(dtype, str) or dtype not in ITEMSIZES:
         raise ValueError(f"dtype must be one of {', '.join(map(repr, ITEMSIZES))}; got {dtype!r}")
     return choose(n, d, n_classes, k, dtype, parse_bytes(max_memory), "auto")
 
@@ -151,6 +156,8 @@ def choose(
     else:
         others = ", ".join(f"{p.flops:.2g} ({p.form})" for p in allowed if p is not best)
         reason = f"{best.flops:.2g} flops against {others}"
+        if min(plans, key=lambda p: p.flops) is not best:
+            reason += ", of those that fit into max_memory"
         if len(allowed) == 1:
             reason = "the only one that fits into max_memory"
     return replace(best, reason=reason)
@@ -159,6 +166,20 @@ def choose(
 def dense_form(n: int, d: int) -> str:
     """The dense form for what the matrix-free one leaves: the smaller matrix."""
     return "scatter" if d <= n else "gram"
+
+
+def most_rows(plan: Plan, max_memory: int | None) -> int:
+    """How many rows the matrix-free form may keep: what the plan counts, and all that is left."""
+    if max_memory is None:
+        return sys.maxsize
+    shorter = min(plan.n_samples, plan.n_features)
+    spare = (max_memory - plan.bytes) // (shorter * ITEMSIZES[plan.dtype])
+    return _typical_rows(plan.n_classes, plan.width, plan.wide_passes, shorter) + spare
+
+
+def _typical_rows(n_classes: int, width: int, wide_passes: int, shorter: int) -> int:
+    wide = min(wide_passes, TYPICAL_PASSES)
+    return min(wide * width + (TYPICAL_PASSES - wide) * min(n_classes, width), shorter)
 
 
 def _suits_krylov(n: int, d: int, n_classes: int, k: int) -> bool:
@@ -173,7 +194,10 @@ def _estimate(form: str, n: int, d: int, n_classes: int, k: int, dtype: str, sol
     width = wide_passes = 0
     # Class sums, B, centroids; components and their working copy; labels.
     numbers = 3 * n_classes * d + 3 * k * d
-    block = min(BLOCK_BYTES, entries * item)
+    # The block before, the one in hand, and that one shifted; one-hot rows and their mask.
+    block = 3 * min(BLOCK_BYTES, entries * item)
+    if n_classes <= ONE_HOT_CLASSES:
+        block += min(BLOCK_BYTES, n * n_classes * item) * (item + 1) // item
     passes, flops = 1, float(READ_FLOPS * entries)
     if form == "scatter":
         flops += entries * d + EIGH_FLOPS * d**3
@@ -187,13 +211,12 @@ def _estimate(form: str, n: int, d: int, n_classes: int, k: int, dtype: str, sol
         width = max(FAST_WIDTH if fast else WIDE_WIDTH, n_classes)
         wide_passes = FAST_WIDE_PASSES if fast else WIDE_WIDE_PASSES
         passes += TYPICAL_PASSES
-        wide = min(wide_passes, TYPICAL_PASSES)
-        rows = wide * width + (TYPICAL_PASSES - wide) * min(n_classes, width)
-        rows = min(rows, min(n, d))
+        rows = _typical_rows(n_classes, width, wide_passes, min(n, d))
         flops += TYPICAL_PASSES * READ_FLOPS * entries + 4.0 * entries * rows
-        numbers += (rows + 4 * width) * min(n, d) + 2 * width * max(n, d)
+        numbers += (rows + 6 * width) * min(n, d) + 2 * width * max(n, d)
         if n < d:
             numbers += 2 * n_classes * n
+        block += 6 * 8 * rows * rows  # the projected problem, on the host
     return Plan(
         form=form,
         n_samples=n,
@@ -226,7 +249,7 @@ def parse_bytes(size: int | str | None) -> int | None:
         if match is None or match[2].upper() not in _UNITS:
             raise ValueError(f"{rule}; got {size!r}")
         number = int(float(match[1]) * _UNITS[match[2].upper()])
-    elif isinstance(size, bool) or not isinstance(size, (int, float)) or size != size:
+    elif isinstance(size, bool) or not isinstance(size, Real) or not math.isfinite(size):
         raise ValueError(f"{rule}; got {size!r}")
     else:
         number = int(size)

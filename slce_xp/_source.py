@@ -11,10 +11,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from slce_xp import _validate, _xp
+from slce_xp._plan import BLOCK_BYTES
 from slce_xp._xp import Array, Place
 
-# Large enough for full-speed matrix products, small beside any X worth blocking.
-BLOCK_BYTES = 16 * 2**20
 # How much larger a block may be that is a view and makes no copy.
 VIEW_FACTOR = 16
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -25,6 +26,8 @@ class Request:
         Rows of its start block.
     wide_passes : int
         Passes with the whole block, before only residuals are added.
+    max_rows : int
+        Rows of its Krylov space that memory has room for.
     """
 
     k: int
@@ -32,6 +35,7 @@ class Request:
     max_iter: int
     width: int
     wide_passes: int
+    max_rows: int = sys.maxsize
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from slce_xp import _linalg, _xp
 from slce_xp._operator import CentroidOperator
 from slce_xp._solvers._solution import Request, Solution
@@ -27,18 +29,22 @@ def solve(operator: CentroidOperator, request: Request) -> Solution:
     factor = xp.linalg.cholesky(gram)
     means = operator.class_sums(factor)
     matrix = 2.0 * (means.T @ means) - factor.T @ factor
+    rank = min(n - 1, d)
     values, left = _eigenpairs(matrix, factor, ridge, min(k, n))
     positive = _linalg.count(values > zero)
-    kept = positive
-    wanted = k - positive  # directions of the null space, as far as there are any
-    if wanted > max(0, d - n):  # more than there must be: look how many there are
+    if k - positive <= d - n:  # so many directions of the null space there must be
+        kept, wanted = slice(0, positive), k - positive
+        values, left = values[kept], left[:, kept]
+    else:
         values, left = _eigenpairs(matrix, factor, ridge, n)
-        zeros = _linalg.count(xp.abs(values) <= zero)
-        wanted = min(wanted, d - n + zeros)
-        kept = k - wanted
-        values = xp.concat([values[:positive], values[positive + zeros :]])
-        left = xp.concat([left[:, :positive], left[:, positive + zeros :]], axis=1)
-    values, left = values[:kept], left[:, :kept]
+        host = _xp.to_host(values)
+        # No more than the rank can be other than zero, whatever rounding made of the rest.
+        nonzero = np.sort(np.argsort(-np.abs(host), kind="stable")[:rank])
+        nonzero = nonzero[np.abs(host[nonzero]) > zero]
+        positive = int((host[nonzero] > 0.0).sum())
+        wanted = min(max(0, k - positive), d - nonzero.shape[0])
+        kept = _xp.from_host(nonzero[: k - wanted], operator.place)
+        values, left = xp.take(values, kept, axis=0), xp.take(left, kept, axis=1)
     rows = (operator.reflect(left) / xp.abs(values)).T
     vectors = _linalg.orthonormal(operator.combine_rows(rows).T)
     if wanted:
