@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
-import zipfile
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 
-from slce_xp import _validate, _xp
+from slce_xp import _files, _validate, _xp
 from slce_xp._plan import Plan
 from slce_xp._source import ArraySource
 from slce_xp._xp import Array, Place
@@ -22,12 +19,6 @@ class ConvergenceWarning(UserWarning):
     """A fit that stopped before its residuals were as small as asked for."""
 
 
-class _NewerFormatError(ValueError):
-    """A file from a later release: not damaged, so it keeps its own message."""
-
-
-_FORMAT = "slce_xp model"
-_VERSION = 1
 _ARRAYS = ("components", "eigenvalues", "mean", "centroids", "counts")
 
 
@@ -288,10 +279,8 @@ class Model:
         path : path
             Replaced where it exists.
         """
-        classes, kind = _plain_classes(self.classes)
+        classes, kind = _files.pack_labels(self.classes)
         facts = {
-            "format": _FORMAT,
-            "version": _VERSION,
             "classes": kind,
             "n_positive": self.n_positive,
             "total_loss": self.total_loss,
@@ -300,15 +289,8 @@ class Model:
             "residuals": None if self.residuals is None else [float(r) for r in self.residuals],
             "history": self.history,
         }
-        arrays: dict[str, Any] = {name: _xp.to_host(getattr(self, name)) for name in _ARRAYS}
-        path = Path(path)
-        temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-        try:
-            with temporary.open("xb") as file:
-                np.savez(file, header=np.array(json.dumps(facts)), classes=classes, **arrays)
-            temporary.replace(path)
-        finally:
-            temporary.unlink(missing_ok=True)
+        arrays = {name: _xp.to_host(getattr(self, name)) for name in _ARRAYS}
+        _files.write(path, facts, {"classes": classes, **arrays})
 
 
 def load(
@@ -338,47 +320,14 @@ def load(
     ...     slce_xp.load(path)
     <slce_xp.Model: 1 features → 1 components, 2 classes, numpy on cpu>
     """
-    model = _read(path)
+    model = _files.read(path, _from_contents)
     return model if backend is None and device is None else model.to(backend or "numpy", device)
 
 
-def _read(path: str | os.PathLike[str]) -> Model:
-    with Path(path).open("rb") as stream:
-        return _parse(stream, path)
-
-
-def _parse(stream: Any, path: str | os.PathLike[str]) -> Model:
-    try:
-        if not zipfile.is_zipfile(stream):  # NumPy would take it for pickle and advise to load it
-            raise ValueError("no zip archive")
-        stream.seek(0)
-        with np.load(stream, allow_pickle=False) as file:
-            contents = {name: file[name] for name in file.files}
-        facts = json.loads(str(contents.pop("header")))
-        if facts["format"] == _FORMAT and facts["version"] > _VERSION:
-            raise _NewerFormatError(
-                f"path must name a model file of format {_VERSION} or older; {os.fspath(path)!r} "
-                f"has format {facts['version']}. Upgrade slce_xp to open it"
-            )
-        return _from_contents(facts, contents)
-    except _NewerFormatError:
-        raise
-    except Exception as error:  # whatever a damaged file makes NumPy, zip or JSON raise
-        raise ValueError(
-            f"path must name a model file written by Model.save; {os.fspath(path)!r} is damaged "
-            f"or something else ({error}). Save the model again"
-        ) from error
-
-
 def _from_contents(facts: dict[str, Any], contents: dict[str, np.ndarray]) -> Model:
-    if facts["format"] != _FORMAT:
-        raise ValueError(f"its format is {facts['format']!r}")
-    classes = contents["classes"]
-    if facts["classes"] == "StringDType":
-        classes = classes.astype(np.dtypes.StringDType())
     model = Model(
         **{name: contents[name] for name in _ARRAYS},
-        classes=classes.astype(object) if facts["classes"] == "object" else classes,
+        classes=_files.unpack_labels(contents["classes"], facts["classes"]),
         n_positive=int(facts["n_positive"]),
         total_loss=float(facts["total_loss"]),
         plan=Plan(**facts["plan"]),
@@ -388,6 +337,7 @@ def _from_contents(facts: dict[str, Any], contents: dict[str, np.ndarray]) -> Mo
     )
     (k, d), n_classes = model.components.shape, model.classes.shape[0]
     expected = {
+        "components": (k, d),
         "eigenvalues": (k,),
         "mean": (d,),
         "centroids": (n_classes, d),
@@ -395,27 +345,8 @@ def _from_contents(facts: dict[str, Any], contents: dict[str, np.ndarray]) -> Mo
     }
     if not 0 <= model.n_positive <= k:
         raise ValueError(f"its n_positive is {model.n_positive} of {k}")
-    if classes.ndim != 1:
-        raise ValueError(f"its classes have shape {classes.shape}")
-    for name in _ARRAYS:
-        if contents[name].dtype.kind != ("i" if name == "counts" else "f"):
-            raise ValueError(f"its {name} are {contents[name].dtype}")
     for name, shape in expected.items():
-        if contents[name].shape != shape:
-            raise ValueError(f"its {name} have shape {contents[name].shape}, not {shape}")
+        array = contents[name]
+        if array.shape != shape or array.dtype.kind != ("i" if name == "counts" else "f"):
+            raise ValueError(f"its {name} have shape {array.shape} and dtype {array.dtype}")
     return model
-
-
-def _plain_classes(classes: np.ndarray) -> tuple[np.ndarray, str]:
-    """Class labels as an array that needs no pickle, and the kind to restore."""
-    if classes.dtype.kind == "T":
-        return classes.astype(object).astype(np.str_), "StringDType"
-    if classes.dtype != object:
-        return classes, "plain"
-    if all(isinstance(label, str) for label in classes):
-        return classes.astype(np.str_), "object"
-    kinds = sorted({type(label).__name__ for label in classes})
-    raise TypeError(
-        f"classes must be numbers, strings, booleans or dates to be saved without pickle; "
-        f"got {', '.join(kinds)}. Fit with such labels, for example y.astype(str)"
-    )
