@@ -184,14 +184,14 @@ def test_narrowing_the_block_finds_the_same_subspace_with_fewer_rows(side):
     X, y = problem(side, decay=0.3)
     request = {"k": 5, "tol": 1e-11, "max_iter": 50, "width": 32}
     sizes = []
-    grow = krylov._KrylovSpace.grow
+    grow = krylov.KrylovSpace.grow
 
     def recorded(space, directions=None):
         grow(space, directions)
         sizes.append(space.blocks[-1].shape[0])
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(krylov._KrylovSpace, "grow", recorded)
+        patch.setattr(krylov.KrylovSpace, "grow", recorded)
         narrow = krylov.solve(operator_of(X, y), Request(wide_passes=3, **request))
     wide = krylov.solve(operator_of(X, y), Request(wide_passes=10**6, **request))
     assert narrow.passes >= wide.passes > 3
