@@ -332,19 +332,28 @@ def draw_scaling(result: dict[str, Any], path: Path) -> None:
     from matplotlib import pyplot as plt
 
     names = {"n": "samples", "d": "features", "K": "classes"}
-    figure, axes = plt.subplots(2, 3, figsize=(11, 6), sharey="row", layout="constrained")
+    figure, axes = plt.subplots(2, 3, figsize=(11, 6), sharey="row", sharex="col")
     for column, (axis, values) in enumerate(result.items()):
-        x = [p["value"] for p in values["points"]]
+        points = values["points"]
+        x = [p["value"] for p in points]
         top, bottom = axes[0, column], axes[1, column]
-        top.loglog(x, [p["seconds"] for p in values["points"]], "o-", color="#0072B2")
-        top.set_title(f"{names[axis]}: time ∝ {axis}^{values['exponent of time']:.2f}")
-        bottom.loglog(x, [p["peak"] / 1e6 for p in values["points"]], "o-", color="#D55E00")
-        bottom.loglog(x, [p["x"] / 1e6 for p in values["points"]], "--", color="#999999")
+        top.loglog(x, [p["seconds"] for p in points], "o-", color="#0072B2")
+        top.set_title(f"{names[axis]}: time ∝ {axis}$^{{{values['exponent of time']:.2f}}}$")
+        bottom.loglog(x, [p["x"] / 1e6 for p in points], "--", color="#777777", label="X itself")
+        bottom.loglog(x, [p["peak"] / 1e6 for p in points], "o-", color="#D55E00", label="beside X")
         bottom.set_xlabel(f"{axis}, number of {names[axis]}")
-        bottom.annotate("X itself", (x[1], values["points"][1]["x"] / 1e6), color="#666666")
-    axes[0, 0].set_ylabel("seconds")
-    axes[1, 0].set_ylabel("MB beside X")
+        bottom.set_xticks(x, [f"{value:,}".replace(",", " ") for value in x])
+        bottom.minorticks_off()
+        top.minorticks_off()
+    for axis, unit in ((axes[0, 0], "s"), (axes[1, 0], "MB")):
+        axis.yaxis.set_major_formatter(lambda value, _, unit=unit: f"{value:g} {unit}")
+    axes[0, 0].set_yticks([0.3, 0.5, 1.0, 2.0])
+    axes[1, 0].set_yticks([10, 30, 100, 300, 1000])
+    axes[0, 0].set_ylabel("time")
+    axes[1, 0].set_ylabel("memory")
+    axes[1, 0].legend(loc="center right")
     figure.suptitle("Matrix-free SLCE: time and memory against the size of the data")
+    figure.tight_layout()
     figure.savefig(path, dpi=110)
     plt.close(figure)
 
@@ -417,7 +426,7 @@ def readme_table(report: dict[str, Any]) -> str:
             f"{ours:.2g}",
             f"{ours / seconds['sklearn PCA']:.2f}",
             f"{ours / seconds['sklearn LDA (svd)']:.2f}" if "sklearn LDA (svd)" in seconds else "–",
-            str(r["krylov_passes"] or "–"),
+            str(r["krylov_passes"]) if r["krylov_passes"] and r["dtype"] == "float64" else "–",
         ]
         lines.append("| " + " | ".join(cells) + " |")
     missed = [f"{label} (got {value})" for label, value, fine in report["bars"] if not fine]
@@ -466,7 +475,26 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=Path("benchmarks/results"),
                         help="folder for speed.json and scaling.png (%(default)s)")  # fmt: skip
     parser.add_argument("--readme", type=Path, help="README whose table to write anew")
+    parser.add_argument("--redraw", action="store_true",
+                        help="only table and picture, from the results in --output")  # fmt: skip
     options = parser.parse_args()
+    if options.redraw:
+        report = json.loads((options.output / "speed.json").read_text(encoding="utf-8"))
+    else:
+        report = measure(options)
+        options.output.mkdir(parents=True, exist_ok=True)
+        target = options.output / "speed.json"
+        target.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+        print(f"\nwrote {target}")
+    if options.readme:
+        write_readme(report, options.readme)
+    if report["scaling"]:
+        draw_scaling(report["scaling"], options.output / "scaling.png")
+        print(f"wrote {options.output / 'scaling.png'}")
+
+
+def measure(options: argparse.Namespace) -> dict[str, Any]:
+    """Run what was asked for and print it."""
     print(environment())
     results = []
     for name in DATA_SETS:
@@ -496,17 +524,13 @@ def main() -> None:
     print("\nwhat was aimed at")
     for label, value, fine in table:
         print(f"  {'reached' if fine else 'MISSED ':7}  {value:>8}  {label}")
-    options.output.mkdir(parents=True, exist_ok=True)
-    report = {"environment": environment(), "versions": versions(), "results": results,
-              "scaling": scales, "bars": [[a, b, bool(c)] for a, b, c in table]}  # fmt: skip
-    target = options.output / "speed.json"
-    target.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
-    print(f"\nwrote {target}")
-    if options.readme:
-        write_readme(report, options.readme)
-    if scales:
-        draw_scaling(scales, options.output / "scaling.png")
-        print(f"wrote {options.output / 'scaling.png'}")
+    return {
+        "environment": environment(),
+        "versions": versions(),
+        "results": results,
+        "scaling": scales,
+        "bars": [[label, value, bool(fine)] for label, value, fine in table],
+    }
 
 
 if __name__ == "__main__":
