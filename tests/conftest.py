@@ -8,8 +8,14 @@ from dataclasses import dataclass, field
 for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(variable, "1")
 
+import hypothesis
 import numpy as np
 import pytest
+
+# The same examples on every run: a failure is a change, not chance. Other examples:
+# HYPOTHESIS_PROFILE=default.
+hypothesis.settings.register_profile("fixed", derandomize=True)
+hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fixed"))
 
 # A second host device, so that a forgotten `device=` is caught. Read when JAX starts.
 os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=2")

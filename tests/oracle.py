@@ -47,7 +47,9 @@ def canonical_correlations(X, y):
     """LDA's ρ², by QR: the squared cosines between the column space of X and the classes."""
     X = centred(X)
     u, s, _ = np.linalg.svd(X, full_matrices=False)
-    u = u[:, s > s[0] * max(X.shape) * np.finfo(float).eps]
+    # Centred rows span n − 1 dimensions at most, whatever rounding leaves of the last one.
+    rank = min(len(X) - 1, int((s > s[0] * 10 * max(X.shape) * np.finfo(float).eps).sum()))
+    u = u[:, :rank]
     classes, codes = np.unique(y, return_inverse=True)
     hot = np.eye(len(classes))[codes]
     q, _ = np.linalg.qr(hot)
