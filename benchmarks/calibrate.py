@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 
-from benchmarks.problems import synthetic
+from benchmarks.problems import DATA_SETS, load, synthetic
 from benchmarks.timing import environment, interleaved
 from slce_xp import _fit, _plan, _validate, _xp
 from slce_xp._solvers import Request
@@ -64,10 +65,37 @@ SHAPES = [
 ]
 
 
+def widths(X: np.ndarray, y: np.ndarray) -> None:
+    """Passes and seconds of the matrix-free form, by width and number of wide passes."""
+    labels = _validate.as_labels(y, X.shape[0])
+    n_classes = len(labels.classes)
+    plan = _plan._estimate("krylov", *X.shape, n_classes, n_classes - 1, X.dtype.name, "auto")
+    for width in (16, 32, 64, 128):
+        cells = []
+        for wide_passes in (2, 3, _plan.WIDE_WIDE_PASSES):
+            request = Request(n_classes - 1, 1e-8, 50, width, wide_passes)
+
+            def run(request: Request = request) -> int:
+                return _fit._solve(plan, ArraySource(X), labels, request, seed=0)[1].passes
+
+            seconds = interleaved({"krylov": run}, rounds=1)["krylov"]
+            cells.append(f"{run():>3} passes {seconds:7.3f} s")
+        print(f"  width {width:>3}, wide for 2 / 3 / all passes: " + " | ".join(cells), flush=True)
+
+
 def main() -> None:
     """Print constants, then measured times of each form beside the plan's choice."""
-    argparse.ArgumentParser(description=__doc__).parse_args()
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data", type=Path, help="measure widths on this folder's data sets")
+    parser.add_argument("--only", nargs="*", default=DATA_SETS, help="names of data sets")
+    options = parser.parse_args()
     print(environment())
+    if options.data:
+        for name in options.only:
+            X, y = load(options.data, name)
+            print(f"{name}: {X.shape[0]} × {X.shape[1]}")
+            widths(X, y)
+        return
     for name, value in constants().items():
         print(f"  {name} = {value:.3g}")
     print(f"\n{'shape':>20} {'scatter':>9} {'gram':>9} {'krylov':>9}  plan    regret")

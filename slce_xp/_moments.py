@@ -138,7 +138,7 @@ def _sums(
     sums = total = None
     for block in source.row_blocks(large=shift is None, width=n_classes):
         rows = _shifted(source.rows(block), shift)
-        sums = add(sums, _one_hot(codes[block], n_classes, source) @ rows)
+        sums = add(sums, one_hot(codes[block], n_classes, source) @ rows)
         if second:
             total = add(total, _gram(rows))
     return sums, total
@@ -156,7 +156,7 @@ def add(total: Array | None, term: Array) -> Array:
     return term if total is None else total + term
 
 
-def _one_hot(codes: Array, height: int, source: ArraySource) -> Array:
+def one_hot(codes: Array, height: int, source: ArraySource) -> Array:
     """Row j marks the samples of code j, shape (height, n)."""
     xp, device = source.place
     return xp.astype(xp.arange(height, device=device)[:, None] == codes[None, :], source.dtype)
@@ -189,8 +189,8 @@ def _sum_in_class_order(
         padding = (0, length - members.shape[0])
         rows = _shifted(source.gather(_xp.from_host(np.pad(members, padding), source.place)), shift)
         local = np.pad(codes[members] - first, padding, constant_values=length)  # no such row
-        one_hot = _one_hot(_xp.from_host(local, source.place), width, source)
-        partial_sums.append(one_hot @ rows)
+        marks = one_hot(_xp.from_host(local, source.place), width, source)
+        partial_sums.append(marks @ rows)
         owners.append(np.arange(first, first + n_classes))
         useful.append(np.arange(height, height + n_classes))
         height += width

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from functools import cached_property
 
 from slce_xp import _xp
-from slce_xp._moments import Moments, add, sum_by_class
+from slce_xp._moments import Moments, add, one_hot, sum_by_class
 from slce_xp._source import ArraySource
 from slce_xp._validate import Labels
 from slce_xp._xp import Array
@@ -51,8 +51,7 @@ class CentroidOperator:
         total = None
         for block in self._source.column_blocks():
             columns = self._centred_columns(block)
-            term = columns @ columns.T
-            total = term if total is None else total + term
+            total = add(total, columns @ columns.T)
         return total
 
     def class_sums(self, values: Array) -> Array:
@@ -111,10 +110,9 @@ class CentroidOperator:
 
     def indicators(self) -> Array:
         """N, (K, n), rows 1/√n_j on class j, centred: B = N·X."""
-        xp, device = self.place
+        xp, _ = self.place
         counts = self._moments.counts
-        index = xp.arange(counts.shape[0], device=device)
-        member = xp.astype(index[:, None] == self._codes[None, :], counts.dtype)
+        member = one_hot(self._codes, counts.shape[0], self._source)
         return member / xp.sqrt(counts)[:, None] - (xp.sqrt(counts) / self.n)[:, None]
 
     def _view_blocks(self) -> Iterator[slice]:

@@ -10,15 +10,16 @@ from numbers import Real
 
 from slce_xp import _validate
 
-# What things cost, in floating-point operations of a large matrix product. Measured by
-# `python -m benchmarks.calibrate`, which prints these lines anew.
+# What things cost, in floating-point operations of a large matrix product: rounded from what
+# `python -m benchmarks.calibrate` measures, which differs by a third from run to run.
 EIGH_FLOPS = 8.0  # per m³: the leading eigenpairs of a dense m × m matrix
 FACTOR_FLOPS = 6.0  # per n³: Cholesky factor and products around it in the Gram form
 READ_FLOPS = 65.0  # per entry of X and pass: what a narrow product costs beside its arithmetic
-TYPICAL_PASSES = 12  # of the matrix-free form on real data, to its default tolerance
 
 # The start block of the matrix-free form. In memory a pass is cheap, and a narrow block that
-# is soon cut down to the residuals is fastest; the wide one takes the fewest passes.
+# is soon cut down to the residuals is fastest; the wide one takes the fewest passes. Passes and
+# seconds by width and schedule: `python -m benchmarks.calibrate --data FOLDER`.
+TYPICAL_PASSES = 12
 FAST_WIDTH, FAST_WIDE_PASSES = 32, 3
 WIDE_WIDTH, WIDE_WIDE_PASSES = 64, 10**6
 

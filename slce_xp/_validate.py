@@ -46,7 +46,7 @@ def as_matrix(X: Any, *, name: str = "X") -> Array:
             f"For one feature per sample or for images, reshape: {remedy}"
         )
     if _xp.working_dtype(array) is None:
-        raise TypeError(_no_numbers(X, array, name))
+        raise TypeError(_no_numbers(array, name))
     return _xp.detached(array)
 
 
@@ -118,7 +118,7 @@ def _as_float(value: Any) -> float:
     return float("nan") if _is_missing(value) else float(value)
 
 
-def _no_numbers(X: Any, array: Array, name: str) -> str:
+def _no_numbers(array: Array, name: str) -> str:
     dtype = _xp.dtype_name(array.dtype)
     if "complex" in dtype:
         remedy = f"take {name}.real, or stack real and imaginary parts as features"
@@ -173,7 +173,7 @@ def as_labels(y: Any, n_samples: int) -> Labels:
             f"X and y must have the same number of samples; "
             f"got {n_samples} rows in X and {values.shape[0]} labels in y. Pass one label per row"
         )
-    _check_no_missing(y, values)
+    _check_no_missing(values)
     try:
         classes, codes, counts = _unique(values)
     except TypeError as error:
@@ -222,7 +222,7 @@ def _label_values(y: Any) -> np.ndarray:
     return values
 
 
-def _check_no_missing(y: Any, values: np.ndarray) -> None:
+def _check_no_missing(values: np.ndarray) -> None:
     if values.dtype.kind in "fc":
         missing = np.isnan(values)
     elif values.dtype.kind in "mM":
@@ -233,8 +233,6 @@ def _check_no_missing(y: Any, values: np.ndarray) -> None:
         missing = values == b""
     elif values.dtype == object:
         missing = np.fromiter((_is_missing(v) or v == "" for v in values), bool, len(values))
-    elif hasattr(y, "isna"):
-        missing = np.asarray(y.isna())
     else:
         return
     if missing.any():

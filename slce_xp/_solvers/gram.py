@@ -29,17 +29,18 @@ def solve(operator: CentroidOperator, request: Request) -> Solution:
     factor = xp.linalg.cholesky(gram)
     means = operator.class_sums(factor)
     matrix = 2.0 * (means.T @ means) - factor.T @ factor
-    rank = min(n - 1, d)
-    values, left = _eigenpairs(matrix, factor, ridge, min(k, n))
+    # With fewer features than samples T has zero eigenvalues to be sorted out: all are needed.
+    values, left = _eigenpairs(matrix, factor, ridge, min(k, n) if n <= d else n)
     positive = _linalg.count(values > zero)
     if k - positive <= d - n:  # so many directions of the null space there must be
         kept, wanted = slice(0, positive), k - positive
         values, left = values[kept], left[:, kept]
     else:
-        values, left = _eigenpairs(matrix, factor, ridge, n)
+        if values.shape[0] < n:
+            values, left = _eigenpairs(matrix, factor, ridge, n)
         host = _xp.to_host(values)
         # No more than the rank can be other than zero, whatever rounding made of the rest.
-        nonzero = np.sort(np.argsort(-np.abs(host), kind="stable")[:rank])
+        nonzero = np.sort(np.argsort(-np.abs(host), kind="stable")[: min(n - 1, d)])
         nonzero = nonzero[np.abs(host[nonzero]) > zero]
         positive = int((host[nonzero] > 0.0).sum())
         wanted = min(max(0, k - positive), d - nonzero.shape[0])
