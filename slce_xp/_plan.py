@@ -19,7 +19,7 @@ READ_FLOPS = 65.0  # per entry of X and pass: what a narrow product costs beside
 # The start block of the matrix-free form. In memory a pass is cheap, and a narrow block that
 # is soon cut down to the residuals is fastest; the wide one takes the fewest passes. Passes and
 # seconds by width and schedule: `python -m benchmarks.calibrate --data FOLDER`.
-TYPICAL_PASSES = 12
+TYPICAL_PASSES = 12  # a middle: easy data take 2 to 8, hard ones up to 21 with the narrow block
 FAST_WIDTH, FAST_WIDE_PASSES = 32, 3
 WIDE_WIDTH, WIDE_WIDE_PASSES = 64, 10**6
 
