@@ -102,7 +102,7 @@ def main() -> None:
     for n, d, n_classes in SHAPES:
         X, y = synthetic(n, d, n_classes)
         contenders = {}
-        plan = _plan.choose(n, d, n_classes, n_classes - 1, "float64", None, "auto")
+        plan = _plan.choose(n, d, n_classes, n_classes - 1, "float64", _plan.Limits(), "auto")
         for form in _plan.FORMS:
             cost = _plan._estimate(form, n, d, n_classes, n_classes - 1, "float64", "auto").flops
             if cost < 12 * plan.flops:

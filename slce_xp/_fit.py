@@ -13,10 +13,11 @@ from slce_xp import _linalg, _plan, _validate, _xp
 from slce_xp._model import ConvergenceWarning, Model
 from slce_xp._moments import class_moments
 from slce_xp._operator import CentroidOperator
-from slce_xp._plan import Plan
+from slce_xp._plan import Limits, Plan
 from slce_xp._solvers import SOLVERS, Request, Solution
 from slce_xp._source import ArraySource
 from slce_xp._validate import Labels
+from slce_xp._xp import Place
 
 
 def fit(
@@ -69,7 +70,7 @@ def fit(
         got where they do not suffice.
     max_memory : int or str, optional
         Bytes that the fit may allocate beside X, such as "2GB". Refused with a MemoryError
-        before any work where no form fits.
+        before any work where no form fits. On a GPU what is free there is a bound, too.
     random_state : int
         Seed for directions that are arbitrary by nature (null space of X) and for the start
         block of the matrix-free form.
@@ -109,25 +110,28 @@ def fit(
 
     # No row of X moves before the plan: it tells the dtype that X will have there.
     dtype = _xp.dtype_name(ArraySource(_xp.move(matrix[:0, :], place)).dtype)
-    plan = _plan.choose(n, d, n_classes, k, dtype, memory, solver)
-    source = ArraySource(_xp.move(matrix, place))
-    request = Request(
-        k=k,
-        tol=_validate.as_tolerance(tol, float(place.xp.finfo(source.dtype).eps)),
-        max_iter=max_iter,
-        max_rows=_plan.most_rows(plan, memory),
-        width=plan.width,
-        wide_passes=plan.wide_passes,
-    )
-    with _xp.careful_arithmetic(place.xp):
+    limits = Limits(memory, _room(matrix, place))
+    plan = _plan.choose(n, d, n_classes, k, dtype, limits, solver)
+    tol = _validate.as_tolerance(tol, float(np.finfo(dtype).eps))
+    with _xp.computing(place):
+        source = ArraySource(_xp.move(matrix, place))
+        request = Request(
+            k=k,
+            tol=tol,
+            max_iter=max_iter,
+            max_rows=_plan.most_rows(plan, limits),
+            width=plan.width,
+            wide_passes=plan.wide_passes,
+        )
         operator, solution = _solve(plan, source, labels, request, seed)
         if solution.eigenvalues.shape[0] < k and n_components != "positive":
-            plan = _dense_plan(plan, memory)
+            plan = _dense_plan(plan, limits)
             operator, solution = _solve(plan, source, labels, request, seed)
         vectors = _linalg.fix_signs(solution.vectors)
         total_loss = place.xp.sum(operator.between * operator.between)
+        host = _linalg.read(solution.eigenvalues, total_loss)
 
-    n_positive = int((_xp.to_host(solution.eigenvalues) > solution.zero).sum())
+    n_positive = int((host[0] > solution.zero).sum())
     _tell_useless(n_components, k, n_positive)
     _tell_unconverged(solution, request)
     kept = slice(None, n_positive if n_components == "positive" else k)
@@ -139,7 +143,7 @@ def fit(
         classes=labels.classes,
         counts=_xp.from_host(labels.counts, place),
         n_positive=n_positive,
-        total_loss=float(_xp.to_host(total_loss)),
+        total_loss=float(host[1]),
         plan=plan,
         passes=solution.passes,
         residuals=None if solution.residuals is None else solution.residuals[kept],
@@ -147,20 +151,29 @@ def fit(
     )
 
 
+def _room(X: Any, place: Place) -> int | None:
+    """Bytes that the device has for the fit, X that is yet to come not counted."""
+    free = _xp.free_bytes(place)
+    if free is None or _xp.place_of(X) == place:
+        return free
+    return free - _xp.byte_count(X)
+
+
 def _solve(
     plan: Plan, source: ArraySource, labels: Labels, request: Request, seed: int
 ) -> tuple[CentroidOperator, Solution]:
-    moments = class_moments(source, labels, second=plan.form == "scatter")
-    operator = CentroidOperator(source, labels, moments, seed)
+    operator = CentroidOperator(
+        source, labels, class_moments(source, labels, second=plan.form == "scatter"), seed
+    )
     return operator, SOLVERS[plan.form](operator, request)
 
 
-def _dense_plan(plan: Plan, memory: int | None) -> Plan:
+def _dense_plan(plan: Plan, limits: Limits) -> Plan:
     """The plan for components that the matrix-free form leaves: not positive ones."""
     n, d = plan.n_samples, plan.n_features
     form = _plan.dense_form(n, d)
     try:
-        dense = _plan.choose(n, d, plan.n_classes, plan.n_components, plan.dtype, memory, form)
+        dense = _plan.choose(n, d, plan.n_classes, plan.n_components, plan.dtype, limits, form)
     except MemoryError as error:
         raise MemoryError(
             f"fewer than {plan.n_components} eigenvalues are positive, and the others need a dense "

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from slce_xp import _validate, _xp
 from slce_xp._xp import Array
 
@@ -12,24 +14,46 @@ from slce_xp._xp import Array
 ZERO_EPS = 32.0
 
 
-def zero_level(matrix: Array, mean: Array, n: int) -> float:
+def add(total: Array | None, term: Array) -> Array:
+    """A sum that starts at nothing and takes its terms in place: both belong to the caller."""
+    if total is None:
+        return term
+    total += term
+    return total
+
+
+def gram_of(rows: Array) -> Array:
+    """RᵀR, (m, j) ↦ (j, j)."""
+    return rows.T @ rows  # one array twice: NumPy calls SYRK, half the work
+
+
+def read(*arrays: Array) -> list[np.ndarray]:
+    """Arrays of one dtype on the host, in double precision: all of them in one transfer."""
+    xp, _ = _xp.place_of(arrays[0])
+    flat = _xp.to_host(xp.concat([xp.reshape(a, (-1,)) for a in arrays])).astype(np.float64)
+    stops = np.cumsum([math.prod(a.shape) for a in arrays])
+    parts = np.split(flat, stops[:-1])
+    return [part.reshape(a.shape) for part, a in zip(parts, arrays, strict=True)]
+
+
+def zero_level(trace: Array, mean: Array, n: int) -> float:
     """Magnitude below which an eigenvalue of M counts as zero.
 
     Parameters
     ----------
-    matrix : array, shape (d, d) or (n, n)
-        S_t or X Xᵀ of the centred data, which have the same trace.
+    trace : array, shape ()
+        Of S_t or of X Xᵀ of the centred data: they have the same.
     mean : array, shape (d,)
         Its square enters too: subtracting it rounds even where the data are constant.
     n : int
     """
-    xp, _ = _xp.place_of(matrix)
-    info = xp.finfo(matrix.dtype)
+    xp, _ = _xp.place_of(mean)
+    info = xp.finfo(mean.dtype)
     eps = float(info.eps)
-    trace, square = _xp.to_host(xp.stack([xp.linalg.trace(matrix), xp.sum(mean * mean)]))
-    level = ZERO_EPS * eps * (float(trace) + eps * n * float(square))
+    total, square = map(float, read(trace, xp.sum(mean * mean)))
+    level = ZERO_EPS * eps * (total + eps * n * square)
     if not math.isfinite(level):
-        raise _validate.too_large(_xp.dtype_name(matrix.dtype))
+        raise _validate.too_large(_xp.dtype_name(mean.dtype))
     # Never zero itself: the Gram form factors with a ridge of this size.
     return max(level, float(info.smallest_normal) / eps)
 
@@ -89,7 +113,19 @@ def splice_null_space(
     )
 
 
-def count(condition: Array) -> int:
-    """How many entries are true, on the host."""
+def count(condition: Array, eigenvalues: Array) -> int:
+    """How many entries are true, on the host; refuses eigenvalues that are not numbers.
+
+    Where NumPy raises, a GPU library returns NaN: from the factor of a matrix that is not
+    positive definite, from an eigensolver that did not converge.
+    """
     xp, _ = _xp.place_of(condition)
-    return int(_xp.to_host(xp.sum(xp.astype(condition, xp.int32))))
+    wrong = xp.any(~xp.isfinite(eigenvalues))
+    found = xp.sum(xp.astype(condition, eigenvalues.dtype))
+    found, failed = map(int, read(found, xp.astype(wrong, eigenvalues.dtype)))
+    if failed:
+        raise np.linalg.LinAlgError(
+            "the eigensolver of the array library failed: its eigenvalues are not finite. Try "
+            "another solver=, float64 or backend='numpy'"
+        )
+    return found

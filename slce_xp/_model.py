@@ -58,8 +58,9 @@ class Model:
     passes : int
         Products of the scatter matrix with a block, each one pass over X; 0 for dense forms.
     residuals : numpy.ndarray, shape (k,), or None
-        ‖M a − μ a‖ / ‖M‖ of the matrix-free form, measured. None for the dense forms, which are
-        exact to rounding.
+        ‖M a − μ a‖ / ‖M‖ of the matrix-free form, measured up to rounding: about eps·‖S_t‖ / ‖M‖,
+        with fewer samples than features eps·‖S_t‖ / μ. None for the dense forms, which are exact
+        to rounding.
     history : tuple of float
         The largest residual after each pass.
 
@@ -72,8 +73,8 @@ class Model:
     [[0. 1.]]
     >>> model.transform(X).shape
     (4, 1)
-    >>> round(model.loss, 6)
-    0.0
+    >>> print(f"{model.total_loss:.6g} before, {abs(model.loss):.6f} after")
+    25 before, 0.000000 after
     """
 
     components: Array
@@ -191,10 +192,12 @@ class Model:
         """
         source = self._source(X, self.n_features, "X")
         xp, _ = self._place
-        mean, axes = (xp.astype(array, source.dtype) for array in (self.mean, self.components.T))
-        # Centred block by block: X·Aᵀ − mean·Aᵀ would lose digits far from the origin.
-        blocks = [(source.rows(block) - mean) @ axes for block in source.row_blocks()]
-        return xp.concat(blocks, axis=0)
+        with _xp.computing(self._place):
+            mean = xp.astype(self.mean, source.dtype)
+            axes = xp.astype(self.components.T, source.dtype)
+            # Centred block by block: X·Aᵀ − mean·Aᵀ would lose digits far from the origin.
+            blocks = [(source.rows(block) - mean) @ axes for block in source.row_blocks(source.d)]
+            return xp.concat(blocks, axis=0) if len(blocks) > 1 else blocks[0]
 
     def inverse_transform(self, Z: Any) -> Array:
         """Bring embedded samples back to input coordinates: Z·A + mean.
@@ -209,8 +212,10 @@ class Model:
         """
         source = self._source(Z, self.n_components, "Z")
         xp, _ = self._place
-        mean, axes = (xp.astype(array, source.dtype) for array in (self.mean, self.components))
-        return source.rows(slice(None)) @ axes + mean
+        with _xp.computing(self._place):
+            rows = source.rows(slice(None)) @ xp.astype(self.components, source.dtype)
+            rows += xp.astype(self.mean, source.dtype)
+            return rows
 
     def reconstruct(self, X: Any) -> Array:
         """Project samples onto the subspace, in input coordinates.

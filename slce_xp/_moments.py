@@ -14,6 +14,7 @@ from functools import cached_property
 import numpy as np
 
 from slce_xp import _validate, _xp
+from slce_xp._linalg import add, gram_of
 from slce_xp._plan import ONE_HOT_CLASSES
 from slce_xp._source import ArraySource
 from slce_xp._validate import Labels
@@ -80,12 +81,6 @@ class Moments:
         root = xp.sqrt(self.counts)[:, None]
         return self.sums / root - root * self.offset
 
-    @property
-    def total_scatter(self) -> Array:
-        """S_t = Σ (x − m)(x − m)ᵀ, shape (d, d); needs `second`."""
-        offset = self.offset
-        return self.second - (self.n * offset)[:, None] * offset[None, :]
-
 
 def class_moments(source: ArraySource, labels: Labels, *, second: bool = False) -> Moments:
     """One pass over X."""
@@ -108,7 +103,7 @@ def sum_by_class(source: ArraySource, labels: Labels) -> Array:
 def _find_shift(source: ArraySource, second: bool) -> Array | None:
     """A point near the data if they lie far from the origin, else None."""
     xp, _ = source.place
-    rows = min(PROBE_ROWS, source.block_length(source.d))
+    rows = min(PROBE_ROWS, source.block_length(2 * source.d))  # the rows and their squares
     probe = source.rows(slice(None, None, -(-source.n // rows)))
     mean = xp.mean(probe, axis=0)
     squares = xp.stack([xp.sum(mean * mean), xp.sum(probe * probe) / probe.shape[0]])
@@ -123,10 +118,6 @@ def _shifted(rows: Array, shift: Array | None) -> Array:
     return rows if shift is None else rows - shift
 
 
-def _gram(rows: Array) -> Array:
-    return rows.T @ rows  # one array twice: NumPy calls SYRK, half the work
-
-
 def _sums(
     source: ArraySource, labels: Labels, shift: Array | None, second: bool
 ) -> tuple[Array, Array | None]:
@@ -136,24 +127,27 @@ def _sums(
         return sums, _second_moment(source, shift) if second else None
     codes = _xp.from_host(labels.codes, source.place)
     sums = total = None
-    for block in source.row_blocks(large=shift is None, width=n_classes):
+    # One-hot rows, and the mask of bytes that they are made from.
+    hot = n_classes + -(-n_classes // 4)
+    for block in source.row_blocks(hot + _copied(source, shift)):
         rows = _shifted(source.rows(block), shift)
         sums = add(sums, one_hot(codes[block], n_classes, source) @ rows)
         if second:
-            total = add(total, _gram(rows))
+            total = add(total, gram_of(rows))
+        del rows  # before the next block is made, not after
     return sums, total
 
 
 def _second_moment(source: ArraySource, shift: Array | None) -> Array:
     total = None
-    for block in source.row_blocks(large=shift is None):
-        total = add(total, _gram(_shifted(source.rows(block), shift)))
+    for block in source.row_blocks(_copied(source, shift)):
+        total = add(total, gram_of(_shifted(source.rows(block), shift)))
     return total
 
 
-def add(total: Array | None, term: Array) -> Array:
-    """A sum that starts at nothing."""
-    return term if total is None else total + term
+def _copied(source: ArraySource, shift: Array | None) -> int:
+    """Numbers per row that shifting makes."""
+    return 0 if shift is None else source.d
 
 
 def one_hot(codes: Array, height: int, source: ArraySource) -> Array:

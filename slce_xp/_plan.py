@@ -7,6 +7,7 @@ import re
 import sys
 from dataclasses import dataclass, replace
 from numbers import Real
+from typing import NamedTuple
 
 from slce_xp import _validate
 
@@ -20,11 +21,14 @@ READ_FLOPS = 65.0  # per entry of X and pass: what a narrow product costs beside
 # is soon cut down to the residuals is fastest; the wide one takes the fewest passes. Passes and
 # seconds by width and schedule: `python -m benchmarks.calibrate --data FOLDER`.
 TYPICAL_PASSES = 12  # a middle: easy data take 2 to 8, hard ones up to 21 with the narrow block
+PASS_COPIES = 8  # of a block of rows, while it is made orthogonal to the space
 FAST_WIDTH, FAST_WIDE_PASSES = 32, 3
 WIDE_WIDTH, WIDE_WIDE_PASSES = 64, 10**6
 
-# Of X copied at a time: enough for fast products, small beside any X worth blocking.
-BLOCK_BYTES = 16 * 2**20
+# What may be made of X at a time: enough for fast products, and little beside X itself.
+BLOCK_SHARE = 48
+LEAST_BLOCK, LARGEST_BLOCK = 2**18, 2**24
+ROOM_FACTOR = 1.2  # of its estimate that a fit must find free on a device
 ONE_HOT_CLASSES = 64  # up to so many classes are summed by a one-hot product
 ITEMSIZES = {"float32": 4, "float64": 8}
 FORMS = ("scatter", "gram", "krylov")
@@ -49,7 +53,11 @@ class Plan:
     flops : float
         Estimated floating-point operations.
     bytes : int
-        Estimated bytes allocated beside X.
+        Estimated peak of bytes allocated beside X, where X is. The workspace of a dense
+        eigensolver is counted as LAPACK's: twice its matrix. NumPy's works in double precision
+        and takes more than that for float32.
+    host_bytes : int
+        And on the host: labels and the small problem of the matrix-free form.
     reason : str
         Why this form.
 
@@ -73,6 +81,7 @@ class Plan:
     passes: int
     flops: float
     bytes: int
+    host_bytes: int
     reason: str
 
     def __str__(self) -> str:
@@ -84,7 +93,8 @@ class Plan:
                 f"  form    {self.form}{block}: {self.reason}",
                 f"  work    {self.flops:.2g} flops, about {self.passes} passes over X",
                 f"  memory  {format_bytes(self.bytes)} beside X "
-                f"({format_bytes(self.n_samples * self.n_features * ITEMSIZES[self.dtype])})",
+                f"({format_bytes(self.n_samples * self.n_features * ITEMSIZES[self.dtype])}) "
+                f"and {format_bytes(self.host_bytes)} on the host",
             ]
         )
 
@@ -122,9 +132,9 @@ def plan(
     >>> import slce_xp
     >>> print(slce_xp.plan(1_000_000, 20_000, 20, dtype="float32", max_memory="2GB"))
     plan for 1000000 samples × 20000 features, 20 classes, float32 → 19 components
-      form    krylov, block of 32 rows: the only one that fits into max_memory
+      form    krylov, block of 32 rows: the only one that fits into memory
       work    3.9e+13 flops, about 13 passes over X
-      memory  386 MB beside X (80 GB)
+      memory  49.7 MB beside X (80 GB) and 19.7 MB on the host
     """
     n = _validate.as_count(n_samples, "n_samples", 2)
     d = _validate.as_count(n_features, "n_features", 1)
@@ -132,25 +142,41 @@ def plan(
     k = _validate.as_component_count(n_components, n_classes, d)
     if not isinstance(dtype, str) or dtype not in ITEMSIZES:
         raise ValueError(f"dtype must be one of {', '.join(map(repr, ITEMSIZES))}; got {dtype!r}")
-    return choose(n, d, n_classes, k, dtype, parse_bytes(max_memory), "auto")
+    return choose(n, d, n_classes, k, dtype, Limits(parse_bytes(max_memory)), "auto")
 
 
-def choose(
-    n: int, d: int, n_classes: int, k: int, dtype: str, max_memory: int | None, solver: str
-) -> Plan:
+class Limits(NamedTuple):
+    """Bytes that a fit may take; None is no limit.
+
+    Attributes
+    ----------
+    memory : int or None
+        What the caller allows, on the device and on the host together.
+    room : int or None
+        What the device has.
+    """
+
+    memory: int | None = None
+    room: int | None = None
+
+    def spare(self, plan: Plan) -> float:
+        """What is left beside a plan; negative where the plan does not fit."""
+        memory = math.inf if self.memory is None else self.memory - plan.bytes - plan.host_bytes
+        # A workspace may be larger than LAPACK's, and memory comes in pieces.
+        room = math.inf if self.room is None else self.room - ROOM_FACTOR * plan.bytes
+        return min(memory, room)
+
+
+def choose(n: int, d: int, n_classes: int, k: int, dtype: str, limits: Limits, solver: str) -> Plan:
     """The cheapest form that fits into memory, or the one that was asked for if it fits."""
     if solver == "auto":
         forms = [form for form in FORMS if form != "krylov" or _suits_krylov(n, d, n_classes, k)]
     else:
         forms = [solver]
     plans = [_estimate(form, n, d, n_classes, k, dtype, solver) for form in forms]
-    allowed = [p for p in plans if max_memory is None or p.bytes <= max_memory]
+    allowed = [p for p in plans if limits.spare(p) >= 0]
     if not allowed:
-        needs = ", ".join(f"{format_bytes(p.bytes)} ({p.form})" for p in plans)
-        raise MemoryError(
-            f"max_memory must leave room for one form of the problem, which needs {needs} beside "
-            f"X; got {format_bytes(max_memory or 0)}. Raise max_memory or use float32"
-        )
+        raise MemoryError(_no_room(plans, limits))
     best = min(allowed, key=lambda p: p.flops)
     if solver != "auto":
         reason = "asked for"
@@ -158,10 +184,30 @@ def choose(
         others = ", ".join(f"{p.flops:.2g} ({p.form})" for p in allowed if p is not best)
         reason = f"{best.flops:.2g} flops against {others}"
         if min(plans, key=lambda p: p.flops) is not best:
-            reason += ", of those that fit into max_memory"
+            reason += ", of those that fit into memory"
         if len(allowed) == 1:
-            reason = "the only one that fits into max_memory"
+            reason = "the only one that fits into memory"
     return replace(best, reason=reason)
+
+
+def _no_room(plans: list[Plan], limits: Limits) -> str:
+    if all(limits._replace(room=None).spare(p) < 0 for p in plans):
+        needs = ", ".join(f"{format_bytes(p.bytes + p.host_bytes)} ({p.form})" for p in plans)
+        return (
+            f"max_memory must leave room for one form of the problem, which needs {needs} beside "
+            f"X; got {format_bytes(limits.memory or 0)}. Raise max_memory or use float32"
+        )
+    needs = ", ".join(f"{format_bytes(ROOM_FACTOR * p.bytes)} ({p.form})" for p in plans)
+    return (
+        f"the device must have room for X and for one form of the problem, which needs {needs} "
+        f"beside X; it has {format_bytes(max(0, limits.room or 0))} for that. Free some of its "
+        "memory, use float32 or fit on the host with backend='numpy'"
+    )
+
+
+def block_bytes(n: int, d: int, itemsize: int) -> int:
+    """Bytes that a pass over X may make at a time: a share of X."""
+    return min(max(n * d * itemsize // BLOCK_SHARE, LEAST_BLOCK), LARGEST_BLOCK)
 
 
 def dense_form(n: int, d: int) -> str:
@@ -169,13 +215,14 @@ def dense_form(n: int, d: int) -> str:
     return "scatter" if d <= n else "gram"
 
 
-def most_rows(plan: Plan, max_memory: int | None) -> int:
+def most_rows(plan: Plan, limits: Limits) -> int:
     """How many rows the matrix-free form may keep: what the plan counts, and all that is left."""
-    if max_memory is None:
+    spare = limits.spare(plan)
+    if math.isinf(spare):
         return sys.maxsize
     shorter = min(plan.n_samples, plan.n_features)
-    spare = (max_memory - plan.bytes) // (shorter * ITEMSIZES[plan.dtype])
-    return _typical_rows(plan.n_classes, plan.width, plan.wide_passes, shorter) + spare
+    more = int(spare) // (shorter * ITEMSIZES[plan.dtype])
+    return _typical_rows(plan.n_classes, plan.width, plan.wide_passes, shorter) + more
 
 
 def _typical_rows(n_classes: int, width: int, wide_passes: int, shorter: int) -> int:
@@ -192,21 +239,13 @@ def _suits_krylov(n: int, d: int, n_classes: int, k: int) -> bool:
 def _estimate(form: str, n: int, d: int, n_classes: int, k: int, dtype: str, solver: str) -> Plan:
     item = ITEMSIZES[dtype]
     entries = n * d
-    width = wide_passes = 0
-    # Class sums, B, centroids; components and their working copy; labels.
-    numbers = 3 * n_classes * d + 3 * k * d
-    # The block before, the one in hand, and that one shifted; one-hot rows and their mask.
-    block = 3 * min(BLOCK_BYTES, entries * item)
-    if n_classes <= ONE_HOT_CLASSES:
-        block += min(BLOCK_BYTES, n * n_classes * item) * (item + 1) // item
+    width = wide_passes = rows = 0
     passes, flops = 1, float(READ_FLOPS * entries)
     if form == "scatter":
         flops += entries * d + EIGH_FLOPS * d**3
-        numbers += 5 * d * d
     elif form == "gram":
         passes += 2
         flops += entries * n + 4.0 * entries * k + (EIGH_FLOPS + FACTOR_FLOPS) * n**3
-        numbers += 7 * n * n
     else:
         fast = solver == "auto"
         width = max(FAST_WIDTH if fast else WIDE_WIDTH, n_classes)
@@ -214,10 +253,6 @@ def _estimate(form: str, n: int, d: int, n_classes: int, k: int, dtype: str, sol
         passes += TYPICAL_PASSES
         rows = _typical_rows(n_classes, width, wide_passes, min(n, d))
         flops += TYPICAL_PASSES * READ_FLOPS * entries + 4.0 * entries * rows
-        numbers += (rows + 6 * width) * min(n, d) + 2 * width * max(n, d)
-        if n < d:
-            numbers += 2 * n_classes * n
-        block += 6 * 8 * rows * rows  # the projected problem, on the host
     return Plan(
         form=form,
         n_samples=n,
@@ -229,9 +264,48 @@ def _estimate(form: str, n: int, d: int, n_classes: int, k: int, dtype: str, sol
         wide_passes=wide_passes,
         passes=passes,
         flops=flops,
-        bytes=numbers * item + 8 * n + block,
+        bytes=_peak(form, n, d, n_classes, k, item, width, wide_passes),
+        # Labels as codes, in the order of classes, and T of the Krylov space with its eigenvectors.
+        host_bytes=2 * 8 * n + 6 * 8 * rows * rows,
         reason="",
     )
+
+
+def _peak(
+    form: str, n: int, d: int, n_classes: int, k: int, item: int, width: int, wide_passes: int
+) -> int:
+    """Bytes beside X at the largest of the steps of a fit; `benchmarks.memory` shows how well."""
+    block = block_bytes(n, d, item) // item
+    codes = 8 * n // item
+    sums = n_classes * d
+    few = n_classes <= ONE_HOT_CLASSES
+    # Adding up the classes: a block, the sums and their next term, or sums class by class.
+    adding = block + (codes + 2 * sums if few else 4 * sums)
+    # At the end: sums, B and centroids, components and what the sign rule makes of them.
+    ending = 3 * sums + 6 * k * d
+    held = 2 * sums  # sums and B, all the while
+    if form == "scatter":
+        # The second moment and its next term; M with eigenvectors and workspace.
+        steps = [adding + 2 * d * d, held + 2 * sums + 2 * d * d, held + 4 * d * d + 64 * d]
+        ending += d * d
+    elif form == "gram":
+        # G and its next term; the factor with M, eigenvectors and workspace.
+        steps = [adding, held + block + 2 * n * n, held + 5 * n * n + 64 * n]
+    else:
+        shorter = min(n, d)
+        if n < d:
+            held += codes + n_classes * n
+        steps = [adding]
+        # After the wide passes, and in the end, when a pool of other rows is at hand as well.
+        wide = min(wide_passes, TYPICAL_PASSES)
+        rows = _typical_rows(n_classes, width, wide_passes, shorter)
+        few_rows = min(n_classes, width)
+        for space, hand in [(wide * width, width), (rows + 3 * (width - few_rows), few_rows)]:
+            space, hand = min(space, shorter), min(hand, shorter)
+            made = max(block + 3 * hand * shorter, PASS_COPIES * hand * shorter)
+            steps.append(held + space * shorter + made)
+        ending += rows * shorter
+    return max(*steps, ending) * item
 
 
 # ---------------------------------------------------------------- sizes in words

@@ -11,11 +11,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from slce_xp import _validate, _xp
-from slce_xp._plan import BLOCK_BYTES
+from slce_xp._plan import block_bytes
 from slce_xp._xp import Array, Place
-
-# How much larger a block may be that is a view and makes no copy.
-VIEW_FACTOR = 16
 
 
 class ArraySource:
@@ -35,7 +32,8 @@ class ArraySource:
         self.place: Place = _xp.place_of(x)
         self.dtype: Any = dtype or _xp.working_dtype(x)
         xp = self.place.xp
-        self.itemsize = int(xp.finfo(self.dtype).bits) // 8
+        self._itemsize = int(xp.finfo(self.dtype).bits) // 8
+        self._block_bytes = block_bytes(self.n, self.d, self._itemsize)
 
     def rows(self, index: slice) -> Array:
         """Rows as floats: a view where X has the working dtype."""
@@ -50,32 +48,33 @@ class ArraySource:
         """Columns as floats."""
         return self.place.xp.astype(self._x[:, index], self.dtype, copy=False)
 
-    def row_blocks(self, *, large: bool = False, width: int = 0) -> Iterator[slice]:
-        """Slices of rows, each about `BLOCK_BYTES` of X.
+    def row_blocks(self, made: int) -> Iterator[slice]:
+        """Slices of rows, as long as what is made of them stays within the bytes of a block.
 
         Parameters
         ----------
-        large : bool
-            Take more at a time where X has the working dtype, and so blocks are views.
-        width : int
-            Numbers that the caller makes per row: these stay within `BLOCK_BYTES`, too.
+        made : int
+            Numbers that the caller makes per row. Rows themselves are views where X has the
+            working dtype, and count where they are converted.
         """
-        factor = VIEW_FACTOR if large and self._x.dtype == self.dtype else 1
-        length = min(factor * self.block_length(self.d), self.block_length(width))
-        return _blocks(self.n, length)
+        if self._x.dtype != self.dtype:
+            made += self.d
+        return _blocks(self.n, self.block_length(made))
 
-    def column_blocks(self) -> Iterator[slice]:
-        """Slices of columns, each about `BLOCK_BYTES` of X."""
-        return _blocks(self.d, self.block_length(self.n))
+    def column_blocks(self, made: int) -> Iterator[slice]:
+        """Slices of columns, likewise."""
+        if self._x.dtype != self.dtype:
+            made += self.n
+        return _blocks(self.d, self.block_length(made))
 
     def block_length(self, width: int) -> int:
         """How many lines of `width` numbers make a block."""
-        return max(1, BLOCK_BYTES // max(1, width * self.itemsize))
+        return max(1, self._block_bytes // max(1, width * self._itemsize))
 
     def raise_if_not_finite(self) -> None:
         """Find the first NaN or infinity: a slow scan for when a sum has shown there is one."""
         xp = self.place.xp
-        for block in self.row_blocks():
+        for block in self.row_blocks(self.d):
             values = self.rows(block)
             bad = ~xp.isfinite(values)
             if bool(_xp.to_host(xp.any(bad))):

@@ -213,7 +213,8 @@ def from_host(values: np.ndarray, place: Place, dtype: Any = None) -> Array:
     native = (
         np.dtype(np.float64) if values.dtype == np.longdouble else values.dtype.newbyteorder("=")
     )
-    values = values.astype(native, copy=False)
+    # Converted here, not over there: the device never holds both.
+    values = values.astype(native if dtype is None else dtype_name(dtype), copy=False)
     if compat.is_torch_namespace(xp) and (
         not values.flags.writeable or any(stride < 0 for stride in values.strides)
     ):
@@ -283,19 +284,94 @@ def working_dtype(x: Array) -> Any:
 
 
 @contextlib.contextmanager
-def careful_arithmetic(xp: ModuleType) -> Iterator[None]:
-    """Keep matrix products at the precision of their dtype, and NumPy quiet about overflow.
+def computing(place: Place) -> Iterator[None]:
+    """What holds while numbers are worked with: full precision, and errors that say what to do.
 
-    JAX multiplies float32 in TF32 on GPUs that have it, which keeps three digits and
-    makes a Gram matrix useless. Overflow and infinity are reported as errors of X, not as
-    warnings on the way.
+    Products keep the precision of their dtype: JAX on its own, and torch where it was allowed
+    to, multiply float32 in TF32 on GPUs that have it, which keeps three digits and makes a
+    Gram matrix useless. NumPy is quiet about overflow and infinity, which are reported as
+    errors of X. A library that runs out of memory raises MemoryError, whatever its own error is.
     """
-    with np.errstate(over="ignore", invalid="ignore"):
-        if compat.is_jax_namespace(xp):
-            with _jax().default_matmul_precision("highest"):
-                yield
-        else:
+    failure = None
+    try:
+        with np.errstate(over="ignore", invalid="ignore"), _full_precision(place.xp):
             yield
+    except Exception as error:
+        if not _is_out_of_memory(error):
+            raise
+        failure = _first_line(error)  # not the error itself, whose frames hold on to arrays
+    if failure is not None:
+        raise MemoryError(
+            f"{place} ran out of memory ({failure}). Free some, use float32 or set max_memory, "
+            "which is kept to from the start"
+        )
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    # By name, so that no library need be imported; a plain MemoryError is our own.
+    return (
+        (isinstance(error, MemoryError) and type(error) is not MemoryError)
+        or type(error).__name__ == "OutOfMemoryError"
+        or "RESOURCE_EXHAUSTED" in str(error)
+    )
+
+
+@contextlib.contextmanager
+def _full_precision(xp: ModuleType) -> Iterator[None]:
+    if compat.is_jax_namespace(xp):
+        with _jax().default_matmul_precision("highest"):
+            yield
+    elif compat.is_torch_namespace(xp):
+        backends = importlib.import_module("torch").backends
+        with contextlib.ExitStack() as restore:
+            for products in (backends.cuda.matmul, backends.mkldnn.matmul):
+                _set_for_now(restore, products, "fp32_precision", "ieee")
+            yield
+    else:
+        yield
+
+
+def _set_for_now(restore: contextlib.ExitStack, owner: object, name: str, value: object) -> None:
+    before = getattr(owner, name)
+    if before != value:
+        restore.callback(setattr, owner, name, before)
+        setattr(owner, name, value)
+
+
+def byte_count(x: Array) -> int:
+    """Bytes of a matrix."""
+    return int(getattr(x, "nbytes", 8 * x.shape[0] * x.shape[1]))  # array-api-strict has none
+
+
+def free_bytes(place: Place) -> int | None:
+    """Bytes that a device can still give, or None where nobody knows: on the host, above all."""
+    xp, device = place
+    if compat.is_cupy_namespace(xp):
+        return _free_for_cupy(device)
+    if compat.is_jax_namespace(xp):
+        stats = device.memory_stats() or {}
+        return stats["bytes_limit"] - stats["bytes_in_use"] if "bytes_limit" in stats else None
+    if compat.is_torch_namespace(xp):
+        # torch.cuda, torch.xpu and the like
+        kind: Any = getattr(importlib.import_module("torch"), device.type, None)
+        if not hasattr(kind, "mem_get_info"):
+            return None
+        free = int(kind.mem_get_info(device)[0])
+        if hasattr(kind, "memory_reserved"):  # kept by torch for its next tensors
+            free += kind.memory_reserved(device) - kind.memory_allocated(device)
+        return free
+    return None
+
+
+def _free_for_cupy(device: Any) -> int | None:
+    cupy = importlib.import_module("cupy")
+    pool = cupy.get_default_memory_pool()
+    if cupy.cuda.get_allocator() != pool.malloc:
+        return None  # another allocator holds memory of its own, which CUDA counts as taken
+    with device:
+        free = cupy.cuda.runtime.memGetInfo()[0] + pool.free_bytes()
+        limit = pool.get_limit()
+        return int(min(free, limit - pool.used_bytes()) if limit else free)
 
 
 def largest_eigenpairs(matrix: Array, k: int) -> tuple[Array, Array]:

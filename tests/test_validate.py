@@ -110,7 +110,7 @@ NOT_FINITE = {
 @pytest.mark.parametrize("rows_per_block", [5, N])
 @pytest.mark.parametrize("case", NOT_FINITE)
 def test_the_first_number_that_is_not_finite_is_located(xp, monkeypatch, case, rows_per_block):
-    monkeypatch.setattr(_source, "BLOCK_BYTES", rows_per_block * D * X.itemsize)
+    monkeypatch.setattr(_source, "block_bytes", lambda *size: rows_per_block * D * X.itemsize)
     entries, where = NOT_FINITE[case]
     bad = X.copy()
     for row, column, value in entries:

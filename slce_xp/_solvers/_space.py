@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from slce_xp import _xp
-from slce_xp._moments import add
+from slce_xp._linalg import add, read
 from slce_xp._xp import Array
 
 
@@ -60,8 +60,9 @@ class KrylovSpace:
         else:
             width = directions.shape[1]
             rotation = np.linalg.qr(directions, mode="complete")[0]
-            pool = self._put(rotation.T) @ pool
-            block, rest = pool[:width, :], pool[width:, :]
+            # Two products: a slice of one would keep all of it alive for as long as the block.
+            block = self._put(rotation.T[:width]) @ pool
+            rest = self._put(rotation.T[width:]) @ pool
         width = block.shape[0]
         self.blocks.append(block)
         known = self.blocks if rest is None else [*self.blocks, rest]
@@ -178,20 +179,13 @@ class KrylovSpace:
         if known:
             _, rows = self._split(rows, known)
         # Newton–Schulz: the factor is as inexact as the Gram matrix it came from.
+        xp, device = self._place
+        unit = 1.5 * xp.eye(rows.shape[0], dtype=self._dtype, device=device)
         for _ in range(4):
-            rows = 1.5 * rows - 0.5 * ((rows @ rows.T) @ rows)
+            rows = (unit - 0.5 * (rows @ rows.T)) @ rows
         return rows, axes * lengths, complete
 
 
 def _touches(axes: np.ndarray, rows: np.ndarray) -> np.ndarray:
     """Which columns of an orthogonal matrix have a part in the given rows."""
     return np.asarray(np.square(axes[rows]).sum(axis=0) > 0.5)
-
-
-def read(*matrices: Array) -> list[np.ndarray]:
-    """All of them in one transfer."""
-    xp, _ = _xp.place_of(matrices[0])
-    flat = _xp.to_host(xp.concat([xp.reshape(m, (-1,)) for m in matrices])).astype(np.float64)
-    stops = np.cumsum([m.shape[0] * m.shape[1] for m in matrices])
-    parts = np.split(flat, stops[:-1])
-    return [part.reshape(m.shape) for part, m in zip(parts, matrices, strict=True)]

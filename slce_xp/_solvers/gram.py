@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from slce_xp import _linalg, _xp
+from slce_xp._linalg import gram_of
 from slce_xp._operator import CentroidOperator
 from slce_xp._solvers._solution import Request, Solution
 from slce_xp._xp import Array
@@ -21,17 +24,21 @@ def solve(operator: CentroidOperator, request: Request) -> Solution:
     xp, device = operator.place
     n, d, k = operator.n, operator.d, request.k
     gram = operator.gram()
-    zero = _linalg.zero_level(gram, operator.mean, n)
+    zero = _linalg.zero_level(xp.linalg.trace(gram), operator.mean, n)
     # G is singular, for centred rows sum to zero. A ridge below the level of rounding lets
     # it be factored.
     ridge = 0.25 * zero
-    gram = gram + ridge * xp.eye(n, dtype=gram.dtype, device=device)
+    diagonal = xp.eye(n, dtype=gram.dtype, device=device)
+    diagonal *= ridge
+    gram += diagonal
+    del diagonal  # each is as large as what follows
     factor = xp.linalg.cholesky(gram)
-    means = operator.class_sums(factor)
-    matrix = 2.0 * (means.T @ means) - factor.T @ factor
+    del gram
+    matrix = gram_of(math.sqrt(2.0) * operator.class_sums(factor))
+    matrix -= gram_of(factor)
     # With fewer features than samples T has zero eigenvalues to be sorted out: all are needed.
     values, left = _eigenpairs(matrix, factor, ridge, min(k, n) if n <= d else n)
-    positive = _linalg.count(values > zero)
+    positive = _linalg.count(values > zero, values)
     if k - positive <= d - n:  # so many directions of the null space there must be
         kept, wanted = slice(0, positive), k - positive
         values, left = values[kept], left[:, kept]
@@ -49,7 +56,7 @@ def solve(operator: CentroidOperator, request: Request) -> Solution:
     rows = (operator.reflect(left) / xp.abs(values)).T
     vectors = _linalg.orthonormal(operator.combine_rows(rows).T)
     if wanted:
-        null = _off_row_space(operator, gram, operator.draw(wanted))
+        null = _off_row_space(operator, factor @ factor.T, operator.draw(wanted))
         values, vectors = _linalg.splice_null_space(values, vectors, positive, null)
     return Solution(values, vectors, zero)
 

@@ -15,9 +15,10 @@ from collections.abc import Callable
 import numpy as np
 
 from slce_xp import _linalg, _xp
+from slce_xp._linalg import read
 from slce_xp._operator import CentroidOperator
 from slce_xp._solvers._solution import Request, Solution
-from slce_xp._solvers._space import KrylovSpace, read
+from slce_xp._solvers._space import KrylovSpace
 from slce_xp._xp import Array
 
 # In feature coordinates a negative Ritz value only grows. It is given up as not positive once

@@ -15,19 +15,18 @@ def solve(operator: CentroidOperator, request: Request) -> Solution:
     """Leading eigenpairs of M = 2·BᵀB − S_t."""
     xp, _ = operator.place
     k, d = request.k, operator.d
-    scatter = operator.total_scatter()
-    zero = _linalg.zero_level(scatter, operator.mean, operator.n)
-    matrix = 2.0 * (operator.between.T @ operator.between) - scatter
+    matrix, trace = operator.take_matrix()
+    zero = _linalg.zero_level(trace, operator.mean, operator.n)
     values, vectors = _xp.largest_eigenpairs(matrix, d if d <= ALL_AT_ONCE else k)
-    if _linalg.count(xp.abs(values[:k]) <= zero) == 0:
+    if _linalg.count(xp.abs(values[:k]) <= zero, values) == 0:
         return Solution(values[:k], vectors[:, :k], zero)
 
     # Zero eigenvalues: the data do not span R^d. Any mixture of the null space would do, so
     # the whole of it is taken and seeded directions are projected onto it.
     if values.shape[0] < d:
         values, vectors = _xp.largest_eigenpairs(matrix, d)
-    positive = _linalg.count(values > zero)
-    null = _linalg.count(xp.abs(values) <= zero)
+    positive = _linalg.count(values > zero, values)
+    null = _linalg.count(xp.abs(values) <= zero, values)
     wanted = min(null, k - positive)
     basis = vectors[:, positive : positive + null]
     others = xp.concat([vectors[:, :positive], vectors[:, positive + null :]], axis=1)
