@@ -1,0 +1,258 @@
+"""Bytes and flops of a CUDA fit at any size, without a GPU: ``python -m benchmarks.fake_cuda``.
+
+The fit runs on torch's fake tensors: they have a shape, a dtype and the device "cuda", and no
+values, so a matrix of 80 GB costs nothing. The core runs as it is; only the few functions that
+carry values between host and device are replaced, and what the host reads is made up so that
+the fit takes its ordinary course: no offset, no null space, k positive eigenvalues, and in the
+matrix-free form full blocks for the number of passes that the plan counts on.
+
+Seen are all tensors, in multiples of 512 bytes like those of CUDA's caching allocator. Not seen
+are the workspaces of kernels, of which cuSOLVER's for `eigh` is as large as the matrix or more,
+and what the CUDA context takes. Nothing here is a time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import warnings
+import weakref
+from collections.abc import Iterator
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+from torch.utils.flop_counter import FlopCounterMode
+
+import slce_xp
+from slce_xp import _linalg, _moments, _plan, _xp
+from slce_xp._solvers import _space, krylov
+
+NOT_SEEN = "fake CUDA tensors: exact for tensors, workspaces of kernels not seen, no times"
+GRANULARITY = 512
+aten = torch.ops.aten
+
+
+# ---------------------------------------------------------------- the device
+
+
+class PlainIndexing(TorchFunctionMode):
+    """Views by slices and None, without torch's own indexing.
+
+    That asks a CPU build for its CUDA driver even where the tensor is fake.
+    """
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None
+    ) -> Any:
+        """Replace ``x[index]``; all else as it is."""
+        if func is torch.Tensor.__getitem__:
+            return _view(*args)
+        return func(*args, **(kwargs or {}))
+
+
+def _view(x: torch.Tensor, index: Any) -> torch.Tensor:
+    for axis, item in enumerate(index if isinstance(index, tuple) else (index,)):
+        if item is None:
+            x = x.unsqueeze(axis)
+        elif isinstance(item, slice):
+            start, stop, step = item.indices(x.shape[axis])
+            x = aten.slice.Tensor(x, axis, start, max(start, stop), step)
+        else:
+            raise TypeError(f"a fake CUDA tensor takes slices and None as index; got {item!r}")
+    return x
+
+
+class LiveBytes(TorchDispatchMode):
+    """Bytes of all storages on the device, now and at most."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = self.peak = 0
+        self._sizes: dict[int, int] = {}
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None
+    ) -> Any:
+        """Run an operation and account for what it returns."""
+        out = func(*args, **(kwargs or {}))
+        for tensor in tree_leaves(out):
+            if isinstance(tensor, torch.Tensor) and tensor.device.type == "cuda":
+                self._account(tensor.untyped_storage())
+        return out
+
+    def _account(self, storage: torch.UntypedStorage) -> None:
+        key = storage._cdata
+        if key in self._sizes:
+            return  # a view
+        self._sizes[key] = -(-storage.nbytes() // GRANULARITY) * GRANULARITY
+        self.now += self._sizes[key]
+        self.peak = max(self.peak, self.now)
+        weakref.finalize(storage, self._release, key)
+
+    def _release(self, key: int) -> None:
+        self.now -= self._sizes.pop(key)
+
+
+# What FlopCounterMode does not count, by the textbook (Golub & Van Loan): all eigenpairs by
+# tridiagonal reduction, the factors of Cholesky, LU and Householder.
+FACTORISATIONS = {
+    aten._linalg_eigh: lambda a, *_, **__: 9 * a[0] ** 3,
+    aten.linalg_cholesky_ex: lambda a, *_, **__: a[0] ** 3 // 3,
+    aten.linalg_qr: lambda a, *_, **__: 4 * min(a) ** 2 * (max(a) - min(a) // 3),
+    aten._linalg_solve_ex: lambda a, b, *_, **__: 2 * a[0] ** 3 // 3 + 2 * a[0] ** 2 * b[-1],
+}
+
+
+# ---------------------------------------------------------------- the values that are not there
+
+
+def _fake(shape: tuple[int, ...], place: _xp.Place, dtype: Any) -> torch.Tensor:
+    return torch.empty(shape, dtype=dtype, device=place.device)
+
+
+def _from_host(values: np.ndarray, place: _xp.Place, dtype: Any = None) -> torch.Tensor:
+    return _fake(values.shape, place, dtype or getattr(torch, values.dtype.name))
+
+
+def _draw_normal(seed: int, shape: tuple[int, ...], place: _xp.Place, dtype: Any) -> torch.Tensor:
+    return _fake(shape, place, dtype)
+
+
+def _to_host(x: torch.Tensor) -> np.ndarray:
+    return np.ones(x.shape, dtype=str(x.dtype).removeprefix("torch."))
+
+
+@contextlib.contextmanager
+def scripted_reads(form: str, k: int) -> Iterator[None]:
+    """Let a fit of k components read made-up values from a device that has none."""
+    read, find_shift = _space.read, _moments._find_shift
+
+    # What is zero in the squares that are read alone. Class rows are centred, so one depends on
+    # the others: of the start block the first sweep finds all rows but one, the second no more.
+    zeros = iter([slice(1), slice(None)])
+    size = 0  # of the Krylov space
+
+    def scripted_read(*matrices: torch.Tensor) -> list[np.ndarray]:
+        nonlocal size
+        parts = read(*matrices)  # packs them on the device, which takes room
+        height, width = parts[0].shape
+        if len(parts) == 1 and width > 1:
+            squares = np.full(height, 4.0)
+            squares[next(zeros, slice(0))] = 0.0
+            return [np.diag(squares)]
+        # Rows have length 1 and are orthogonal. C keeps a new block in place, but for a part that
+        # goes to the first one and one that leaves the space: no residual ever gets small.
+        parts = [np.eye(*p.shape) if p.shape[1] > 1 else np.ones(p.shape) for p in parts]
+        if len(parts) > 1:
+            parts[0] = np.eye(height, width, size) + 0.1 * parts[0]
+            size += height
+        return parts
+
+    def no_shift(*args: Any) -> None:
+        find_shift(*args)  # for the room that it takes
+
+    def count(condition: torch.Tensor) -> int:
+        # The scatter form asks how many eigenvalues are zero, the Gram form how many are positive.
+        return 0 if form == "scatter" else k
+
+    with contextlib.ExitStack() as patches:
+        for module, name, stand_in in [
+            (_xp, "to_host", _to_host),
+            (_xp, "from_host", _from_host),
+            (_xp, "draw_normal", _draw_normal),
+            (_linalg, "count", count),
+            (_moments, "_find_shift", no_shift),
+            (_space, "read", scripted_read),
+            (krylov, "read", scripted_read),
+        ]:
+            patches.enter_context(mock.patch.object(module, name, stand_in))
+        yield
+
+
+# ---------------------------------------------------------------- one fit
+
+
+def measure(
+    n: int,
+    d: int,
+    n_classes: int,
+    n_components: int | None = None,
+    dtype: str = "float32",
+    solver: str = "auto",
+    passes: int = _plan.TYPICAL_PASSES,
+) -> dict[str, Any]:
+    """Bytes and flops of one fit on a CUDA device.
+
+    Parameters
+    ----------
+    n, d, n_classes, n_components, dtype, solver
+        As for ``slce_xp.plan`` and ``slce_xp.fit``.
+    passes : int
+        Passes of the matrix-free form; fewer where its space would fill that of the data.
+    """
+    k = n_components or min(n_classes - 1, d)
+    plan = _plan.choose(n, d, n_classes, k, dtype, None, solver)
+    passes = max(1, min(passes, min(n, d) // max(1, plan.width)))
+    labels = np.arange(n) % n_classes
+    live = LiveBytes()
+    flops = FlopCounterMode(display=False, custom_mapping=FACTORISATIONS)
+    with (
+        FakeTensorMode(),
+        PlainIndexing(),
+        flops,
+        live,
+        scripted_reads(plan.form, k),
+        warnings.catch_warnings(),
+    ):
+        warnings.simplefilter("ignore", slce_xp.ConvergenceWarning)
+        X = torch.empty((n, d), dtype=getattr(torch, dtype), device="cuda:0")
+        x_bytes = live.peak = live.now
+        model = slce_xp.fit(X, labels, n_components, solver=solver, max_iter=passes)
+        peak = live.peak
+    if model.plan.form != plan.form:
+        raise RuntimeError(f"the script led the {plan.form} form to the {model.plan.form} form")
+    return {
+        "form": plan.form,
+        "x_bytes": x_bytes,
+        "peak_bytes_beside_x": peak - x_bytes,
+        "plan_bytes": plan.bytes,
+        "flops": flops.get_total_flops(),
+        "passes": model.passes,
+    }
+
+
+SIZES = [
+    (801, 20_531, 5, "float32"),
+    (10_000, 20_531, 5, "float32"),
+    (1_000_000, 20_531, 5, "float32"),
+    (10_000, 1_000_000, 5, "float32"),
+]
+
+
+def main() -> None:
+    """Print what fits of some sizes take."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--solver", default="auto", choices=("auto", *_plan.FORMS))
+    parser.add_argument("--size", nargs=3, type=int, metavar=("N", "D", "CLASSES"))
+    parser.add_argument("--dtype", default="float32", choices=_plan.ITEMSIZES)
+    options = parser.parse_args()
+    print(NOT_SEEN)
+    for size in [(*options.size, options.dtype)] if options.size else SIZES:
+        n, d, n_classes, dtype = size
+        result = measure(n, d, n_classes, dtype=dtype, solver=options.solver)
+        x, peak = result["x_bytes"], result["peak_bytes_beside_x"]
+        print(
+            f"{n:>9} × {d:<9} {dtype} {result['form']:8} X {_plan.format_bytes(x):>8}, beside it "
+            f"{_plan.format_bytes(peak):>8} ({peak / x:.3f} × X; plan "
+            f"{_plan.format_bytes(result['plan_bytes'])}), {result['flops']:.2e} flops"
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,30 @@
+"""Fits on torch's fake CUDA tensors: bytes of a GPU run without a GPU."""
+
+import pytest
+
+pytest.importorskip("torch")
+from benchmarks import fake_cuda
+from slce_xp import _linalg, _moments, _xp
+from slce_xp._solvers import _space, krylov
+
+
+def test_the_shape_of_pancan_needs_a_fifth_of_x():
+    result = fake_cuda.measure(801, 20531, 5, dtype="float32")
+    assert result["x_bytes"] + result["peak_bytes_beside_x"] <= 1.2 * result["x_bytes"]
+
+
+@pytest.mark.parametrize("solver", ["scatter", "gram", "krylov"])
+def test_every_form_takes_its_ordinary_course(solver):
+    result = fake_cuda.measure(600, 400, 4, dtype="float64", solver=solver)
+    assert result["form"] == solver
+    assert result["passes"] == (6 if solver == "krylov" else 0)
+    assert 0 < result["peak_bytes_beside_x"] <= result["plan_bytes"]
+    assert result["flops"] > 2 * 600 * 400
+
+
+def test_what_was_replaced_is_put_back():
+    modules = (_xp, _linalg, _moments, _space, krylov)
+    before = [dict(vars(module)) for module in modules]
+    with pytest.raises(ValueError, match="n_components"):
+        fake_cuda.measure(600, 400, 4, n_components=401)
+    assert [dict(vars(module)) for module in modules] == before
