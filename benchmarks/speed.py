@@ -25,6 +25,7 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 import slce_xp
 from benchmarks.calibrate import by_form
 from benchmarks.problems import DATA_SETS, SYNTHETIC, load, synthetic
+from benchmarks.report import exponent, write_between_markers
 from benchmarks.timing import environment, interleaved, versions
 from slce_xp import _xp
 
@@ -310,17 +311,14 @@ def scaling(quick: bool) -> dict[str, Any]:
                 }
             )
         large = [p for p in points if p["x"] >= 50e6]
-        logs = {
-            key: np.log([p[key] / (p["passes"] if key == "seconds" else 1) for p in large])
-            for key in ("value", "seconds", "peak")
-        }
+        sizes = [p["value"] for p in large]
         out[axis] = {
             "points": points,
-            "exponent of time per pass": float(np.polyfit(logs["value"], logs["seconds"], 1)[0]),
-            "exponent of time": float(
-                np.polyfit(logs["value"], np.log([p["seconds"] for p in large]), 1)[0]
+            "exponent of time per pass": exponent(
+                sizes, [p["seconds"] / p["passes"] for p in large]
             ),
-            "exponent of bytes": float(np.polyfit(logs["value"], logs["peak"], 1)[0]),
+            "exponent of time": exponent(sizes, [p["seconds"] for p in large]),
+            "exponent of bytes": exponent(sizes, [p["peak"] for p in large]),
         }
     return out
 
@@ -437,16 +435,6 @@ def readme_table(report: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def write_readme(report: dict[str, Any], path: Path) -> None:
-    """Put the table between the markers of the README."""
-    text = path.read_text(encoding="utf-8")
-    head, opening, rest = text.partition("<!-- speed: ")
-    comment, _, rest = rest.partition("-->\n")
-    _, closing, tail = rest.partition("<!-- /speed -->")
-    table = readme_table(report)
-    path.write_text(f"{head}{opening}{comment}-->\n{table}\n{closing}{tail}", encoding="utf-8")
-
-
 def memory_bar() -> tuple[str, str, bool]:
     """Bytes beside X of the matrix-free form, as auto runs it, on the PANCAN shape."""
     X, y = synthetic(*SYNTHETIC["PANCAN shape"])
@@ -487,7 +475,7 @@ def main() -> None:
         target.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
         print(f"\nwrote {target}")
     if options.readme:
-        write_readme(report, options.readme)
+        write_between_markers(options.readme, "speed", readme_table(report))
     if report["scaling"]:
         draw_scaling(report["scaling"], options.output / "scaling.png")
         print(f"wrote {options.output / 'scaling.png'}")

@@ -37,7 +37,9 @@ def interleaved(
 def versions() -> dict[str, str]:
     """Versions of what takes part."""
     found = {"python": platform.python_version()}
-    for name in ("slce-xp", "numpy", "scipy", "scikit-learn", "torch", "cupy", "jax"):
+    names = ["slce-xp", "numpy", "scipy", "scikit-learn", "torch", "jax", "memray"]
+    names += ["cupy", "cupy-cuda12x", "cupy-cuda13x", "cuml-cu12", "cuml-cu13"]
+    for name in names:
         try:
             found[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:

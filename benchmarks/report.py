@@ -1,0 +1,23 @@
+"""What the benchmarks share in telling their results."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+
+def exponent(sizes: Sequence[float], amounts: Sequence[float]) -> float:
+    """The power of the size that an amount grows with: least squares in logarithms."""
+    return float(np.polyfit(np.log(sizes), np.log(amounts), 1)[0])
+
+
+def write_between_markers(path: Path, name: str, text: str) -> None:
+    """Replace what stands in a file between ``<!-- name: … -->`` and ``<!-- /name -->``."""
+    head, opening, rest = path.read_text(encoding="utf-8").partition(f"<!-- {name}: ")
+    comment, _, rest = rest.partition("-->\n")
+    _, closing, tail = rest.partition(f"<!-- /{name} -->")
+    if not closing:
+        raise ValueError(f"{path} must have the lines <!-- {name}: … --> and <!-- /{name} -->")
+    path.write_text(f"{head}{opening}{comment}-->\n{text}\n{closing}{tail}", encoding="utf-8")
