@@ -4,12 +4,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 LOG := $(VENV)/install.log
 
-.PHONY: help demo test bench lint format clean
+.PHONY: help demo test bench bench-memory gpu-check lint format clean
 
 help:
 	@echo "make demo    fit SLCE on handwritten digits and draw the embedding (demo.png)"
 	@echo "make test    ruff, mypy and the tests on every array library"
 	@echo "make bench   time against PCA, LDA and other solvers (SLCE_XP_DATA: folder of data sets)"
+	@echo "make bench-memory   bytes beside X against the size of the data, on every array library"
+	@echo "make gpu-check      tests, speed and memory on this machine's GPU; writes gpu-report.md"
 	@echo "make format  let ruff format the code"
 	@echo "make clean   remove the environment and caches"
 
@@ -22,6 +24,13 @@ test: lint
 bench: $(VENV)/.test
 	@$(BIN)/python -m benchmarks.speed $(BENCH_ARGS)
 
+bench-memory: $(VENV)/.bench
+	@$(BIN)/python -m benchmarks.memory $(BENCH_ARGS)
+
+# Makes an environment of its own, for the CUDA builds of Torch and CuPy.
+gpu-check:
+	@bash benchmarks/gpu_node.sh $(GPU_ARGS)
+
 lint: $(VENV)/.test
 	@$(BIN)/ruff check -q . && $(BIN)/ruff format --check -q . || \
 		{ echo "ruff finds fault: 'make format' mends most of it, 'ruff check' lists the rest"; exit 1; }
@@ -31,7 +40,7 @@ format: $(VENV)/.test
 	@$(BIN)/ruff check -q --fix . ; $(BIN)/ruff format -q .
 
 clean:
-	@rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis demo.png
+	@rm -rf $(VENV) .venv-gpu .mypy_cache .pytest_cache .ruff_cache .hypothesis demo.png
 
 # pip speaks into a log that is shown only when it fails.
 define install
@@ -56,3 +65,6 @@ $(VENV)/.demo: $(VENV)/.venv pyproject.toml
 
 $(VENV)/.test: $(VENV)/.venv pyproject.toml
 	$(call install,slce_xp and the test dependencies,-e '.[demo]' --group test --group lint)
+
+$(VENV)/.bench: $(VENV)/.test
+	$(call install,what the memory benchmark needs,--group bench)

@@ -302,18 +302,24 @@ def work(group: list[Point]) -> None:
 # ---------------------------------------------------------------- the run
 
 
+def available_on_gpu() -> list[str]:
+    """GPU libraries that find a device, which may be an emulated one."""
+    found = []
+    if importlib.util.find_spec("cupy") and importlib.import_module("cupy").cuda.is_available():
+        found.append("cupy")
+    if importlib.util.find_spec("torch") and importlib.import_module("torch").cuda.is_available():
+        found.append("torch-cuda")
+    return found
+
+
 def available() -> list[str]:
     """Backends that can be measured here."""
     found = [name for name in ON_CPU if importlib.util.find_spec(name)]
     if importlib.util.find_spec("memray") is None:
-        raise SystemExit("memray is needed: pip install memray")
-    if importlib.util.find_spec("cupy") and importlib.import_module("cupy").cuda.is_available():
-        found.append("cupy")
-    if "torch" in found:
-        has_gpu = importlib.import_module("torch").cuda.is_available()
-        found += ["torch-cuda"] if has_gpu else []
-        found.append(FAKE)
-    return found
+        print("memray is not here (pip install memray): nothing is measured on the CPU")
+        found = []
+    found += available_on_gpu()
+    return [*found, FAKE] if importlib.util.find_spec("torch") else found
 
 
 def groups(backend: str, quick: bool) -> list[list[Point]]:
@@ -449,10 +455,11 @@ def full_table(report: dict[str, Any]) -> str:
         "| backend | method | n × d, classes | X | beside X | × X | plan | passes | seconds |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
+    names = names_in(report)
     for r in report["points"]:
         size = size_of(r)
         x_bytes = Point("", "", *size).x_bytes
-        cells = [NAMES[r["backend"]], r["contender"], in_words(size), format_bytes(x_bytes)]
+        cells = [names[r["backend"]], r["contender"], in_words(size), format_bytes(x_bytes)]
         if "error" in r:
             cells += [f"failed: {r['error']}", "", "", "", ""]
         else:
@@ -470,7 +477,7 @@ def full_table(report: dict[str, Any]) -> str:
 def readme_table(report: dict[str, Any]) -> str:
     """Bytes beside X of "auto" on every backend, and of others, as Markdown."""
     results = report["points"]
-    backends = [b for b in NAMES if b in report["devices"]]
+    names = names_in(report)
     known = {(r["backend"], r["contender"], size_of(r)): r for r in results}
 
     def cell(backend: str, name: str, size: tuple) -> str:
@@ -478,39 +485,47 @@ def readme_table(report: dict[str, Any]) -> str:
         peak = known.get((backend, key.contender, size), {}).get("peak")
         return "–" if peak is None else format_bytes(peak)
 
-    heads = ["n × d, classes", "X", "form", "plan", *(NAMES[b] for b in backends), *OTHERS]
+    heads = ["n × d, classes", "X", "form", "plan", *names.values(), *OTHERS]
     lines = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
     for size in dict.fromkeys(size_of(r) for r in results):
         point = Point("numpy", "auto", *size)
         cells = [in_words(size), format_bytes(point.x_bytes), point.plan.form]
         cells.append(format_bytes(point.plan.bytes))
-        cells += [cell(backend, "auto", size) for backend in backends]
+        cells += [cell(backend, "auto", size) for backend in names]
         cells += [cell("numpy", other, size) for other in OTHERS]
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join([*provenance(report), "", *lines, "", *exponent_table(report)])
 
 
+def names_in(report: dict[str, Any]) -> dict[str, str]:
+    """Names of the backends that took part, which say what was emulated."""
+    emulated = "emulation" in report["devices"].get("cupy", "")
+    names = {**NAMES, "cupy": "CuPy, emulated" if emulated else "CuPy"}
+    return {backend: name for backend, name in names.items() if backend in report["devices"]}
+
+
 def provenance(report: dict[str, Any]) -> list[str]:
-    where = "; ".join(f"{NAMES[b]}: {text}" for b, text in report["devices"].items())
+    names = names_in(report)
+    where = "; ".join(f"{names[b]}: {text}" for b, text in report["devices"].items())
     return [f"Machine: {report['environment']}.", "", f"Bytes: {where}."]
 
 
 def exponent_table(report: dict[str, Any]) -> list[str]:
     """Exponents as Markdown, one row per method and a column per backend."""
     rows = report["exponents"]
-    backends = [b for b in NAMES if any(r["backend"] == b for r in rows)]
+    names = {b: n for b, n in names_in(report).items() if any(r["backend"] == b for r in rows)}
     if not rows:
         return []
     lines = [
         f"Bytes beside X grow like n^a · d^b, float32, 8 classes, the other dimension {FIXED} "
         "(least squares in logarithms; a, b):",
         "",
-        "| method | " + " | ".join(NAMES[b] for b in backends) + " |",
-        "|---" * (len(backends) + 1) + "|",
+        "| method | " + " | ".join(names.values()) + " |",
+        "|---" * (len(names) + 1) + "|",
     ]
     for name in dict.fromkeys(r["contender"] for r in rows):
         cells = [name]
-        for backend in backends:
+        for backend in names:
             row = next((r for r in rows if (r["backend"], r["contender"]) == (backend, name)), {})
             pair = [f"{row[axis]:.2f}" if axis in row else "–" for axis in ("n", "d")]
             cells.append(", ".join(pair) if row else "–")
@@ -520,6 +535,7 @@ def exponent_table(report: dict[str, Any]) -> list[str]:
 
 COLOURS = {"scatter": "#0072B2", "gram": "#D55E00", "krylov": "#009E73"}  # Okabe and Ito's
 MARKERS = {"numpy": "o", "torch": "s", "jax": "^", "cupy": "D", "torch-cuda": "P", FAKE: "x"}
+OTHER_MARKERS = {"PCA": "1", "LDA": "2", "naive": "3"}
 
 
 def draw(report: dict[str, Any], path: Path) -> None:
@@ -530,62 +546,45 @@ def draw(report: dict[str, Any], path: Path) -> None:
     from matplotlib import pyplot as plt
     from matplotlib.lines import Line2D
 
-    results = report["points"]
-    backends = [b for b in NAMES if b in report["devices"]]
-    figure, panels = plt.subplots(1, 2, figsize=(9, 5), sharey=True)
+    results, names = report["points"], names_in(report)
+    figure, panels = plt.subplots(1, 2, figsize=(9, 5.6), sharey=True)
+    sizes = np.geomspace(250, 1.2e6 if FAKE in names else 4e4, 80).astype(int).tolist()
     for panel, axis in zip(panels, ("n", "d"), strict=True):
-        for backend in backends:
-            for form, colour in COLOURS.items():
-                line = on_line(results, backend, form, axis)
-                panel.loglog(
-                    [r[axis] for r in line],
-                    [r["peak"] for r in line],
-                    MARKERS[backend],
-                    color=colour,
-                    markerfacecolor="none",
-                    markersize=7,
-                )
-        sizes = np.geomspace(250, 1.1e6 if FAKE in backends else 4e4, 60).astype(int)
         shapes = [(s, FIXED) if axis == "n" else (FIXED, s) for s in sizes]
+        panel.loglog(sizes, [Point("", "", *s).x_bytes for s in shapes], color="#999999", lw=1)
         for form, colour in COLOURS.items():
-            plan = [Point("", form, int(n), int(d)).plan.bytes for n, d in shapes]
-            panel.loglog(sizes, plan, "--", color=colour, linewidth=1.2)
-        panel.loglog(sizes, [4 * n * d for n, d in shapes], color="#888888", linewidth=1)
-        pca = on_line(results, "numpy", "PCA", axis)
-        panel.loglog([r[axis] for r in pca], [r["peak"] for r in pca], "+", color="#444444")
-        names = {"n": "samples", "d": "features"}
-        panel.set_xlabel(
-            f"{axis}, number of {names[axis]} ({names['d' if axis == 'n' else 'n']}: {FIXED})"
-        )
+            plan = [Point("", form, *shape).plan.bytes for shape in shapes]
+            panel.loglog(sizes, plan, "--", color=colour, lw=1)
+            for backend in names:
+                line = on_line(results, backend, form, axis)
+                x, y = [r[axis] for r in line], [r["peak"] for r in line]
+                panel.loglog(x, y, MARKERS[backend], color=colour, mfc="none", ms=6)
+        for name, marker in OTHER_MARKERS.items():
+            line = on_line(results, "numpy", name, axis)
+            x, y = [r[axis] for r in line], [r["peak"] for r in line]
+            panel.loglog(x, y, color="#777777", marker=marker, ms=7, ls=":", lw=0.8)
+        what, other = ("samples", "features") if axis == "n" else ("features", "samples")
+        panel.set_xlabel(f"{axis}, number of {what} ({FIXED} {other})")
         panel.grid(alpha=0.25)
-    panels[0].set_ylabel("bytes beside X")
+        panel.minorticks_off()
+    panels[0].set_ylim(2e5, 2e10)
+    panels[0].set_ylabel("bytes beside X (float32, 8 classes)")
     panels[0].yaxis.set_major_formatter(lambda value, _: format_bytes(value))
-    handles = [Line2D([], [], color=c, linewidth=4, label=f) for f, c in COLOURS.items()]
+    dark = {"color": "#333333", "ls": "", "mfc": "none"}
+    handles = [Line2D([], [], color=c, lw=4, label=f) for f, c in COLOURS.items()]
+    handles += [Line2D([], [], marker=MARKERS[b], label=names[b], **dark) for b in names]
     handles += [
-        Line2D(
-            [],
-            [],
-            color="#333333",
-            marker=MARKERS[b],
-            markerfacecolor="none",
-            linestyle="",
-            label=label(b),
-        )
-        for b in backends
+        Line2D([], [], color="#333333", ls="--", lw=1, label="plan of each form"),
+        Line2D([], [], color="#999999", lw=1, label="X itself"),
     ]
     handles += [
-        Line2D([], [], color="#333333", linestyle="--", label="plan"),
-        Line2D([], [], color="#888888", label="X itself"),
-        Line2D([], [], color="#444444", marker="+", linestyle="", label="scikit-learn PCA"),
+        Line2D([], [], color="#777777", marker=m, ls=":", label=f"{name}, NumPy")
+        for name, m in OTHER_MARKERS.items()
     ]
-    figure.legend(handles=handles, loc="lower center", ncols=5, frameon=False)
-    figure.tight_layout(rect=(0, 0.13, 1, 1))
+    figure.legend(handles=handles, loc="lower center", ncols=5, frameon=False, fontsize=9)
+    figure.tight_layout(rect=(0, 0.14, 1, 1))
     figure.savefig(path, dpi=110)
     plt.close(figure)
-
-
-def label(backend: str) -> str:
-    return "CuPy, emulated" if backend == "cupy" and is_emulated() else NAMES[backend]
 
 
 def main() -> None:
@@ -608,7 +607,10 @@ def main() -> None:
         report = json.loads(target.read_text(encoding="utf-8"))
     else:
         here = available()
-        report = measure_all([b for b in here if b in (options.backends or here)], options.quick)
+        backends = [backend for backend in here if backend in (options.backends or here)]
+        if not backends:
+            raise SystemExit(f"none of {', '.join(options.backends or NAMES)} can be measured here")
+        report = measure_all(backends, options.quick)
         options.output.mkdir(parents=True, exist_ok=True)
         target.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
     (options.output / "memory.md").write_text(full_table(report) + "\n", encoding="utf-8")
