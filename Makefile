@@ -7,13 +7,13 @@ LOG := $(VENV)/install.log
 .PHONY: help demo test bench bench-memory gpu-check lint format clean
 
 help:
-	@echo "make demo    fit SLCE on handwritten digits and draw the embedding (demo.png)"
-	@echo "make test    ruff, mypy and the tests on every array library"
-	@echo "make bench   time against PCA, LDA and other solvers (SLCE_XP_DATA: folder of data sets)"
-	@echo "make bench-memory   bytes beside X against the size of the data, on every array library"
-	@echo "make gpu-check      tests, speed and memory on this machine's GPU; writes gpu-report.md"
-	@echo "make format  let ruff format the code"
-	@echo "make clean   remove the environment and caches"
+	@echo "make demo          fit SLCE on handwritten digits and draw the embedding (demo.png)"
+	@echo "make test          ruff, mypy and the tests on every array library"
+	@echo "make bench         time against PCA, LDA and other solvers (SLCE_XP_DATA: folder of data sets)"
+	@echo "make bench-memory  bytes beside X against the size of the data, on every array library"
+	@echo "make gpu-check     tests, speed and memory on this machine's GPU; writes gpu-report.md"
+	@echo "make format        let ruff format the code"
+	@echo "make clean         remove the environment and caches"
 
 demo: $(VENV)/.demo
 	@$(BIN)/python -m slce_xp.demo --output demo.png
