@@ -555,7 +555,6 @@ def exponent_table(report: dict[str, Any]) -> list[str]:
 
 COLOURS = {"scatter": "#0072B2", "gram": "#D55E00", "krylov": "#009E73"}  # Okabe and Ito's
 MARKERS = {"numpy": "o", "torch": "s", "jax": "^", "cupy": "D", "torch-cuda": "P", FAKE: "x"}
-OTHER_MARKERS = {"PCA": "1", "LDA": "2", "naive": "3"}
 
 
 def draw(report: dict[str, Any], path: Path) -> None:
@@ -579,15 +578,18 @@ def draw(report: dict[str, Any], path: Path) -> None:
                 line = on_line(results, backend, form, axis)
                 x, y = [r[axis] for r in line], [r["peak"] for r in line]
                 panel.loglog(x, y, MARKERS[backend], color=colour, mfc="none", ms=6)
-        for name, marker in OTHER_MARKERS.items():
+        for name in OTHERS:
             line = on_line(results, "numpy", name, axis)
             x, y = [r[axis] for r in line], [r["peak"] for r in line]
-            panel.loglog(x, y, color="#777777", marker=marker, ms=7, ls=":", lw=0.8)
+            panel.loglog(x, y, color="#777777", marker=".", ms=4, ls=":", lw=0.9)
+            if line:
+                place = {"xytext": (4, 3), "textcoords": "offset points"}
+                panel.annotate(name, (x[-1], y[-1]), color="#555555", fontsize=8, **place)
         what, other = ("samples", "features") if axis == "n" else ("features", "samples")
         panel.set_xlabel(f"{axis}, number of {what} ({FIXED} {other})")
         panel.grid(alpha=0.25)
         panel.minorticks_off()
-    panels[0].set_ylim(2e5, 2e10)
+    panels[0].set_ylim(5e5, 2e10)
     panels[0].set_ylabel("bytes beside X (float32, 8 classes)")
     panels[0].yaxis.set_major_formatter(lambda value, _: format_bytes(value))
     dark = {"color": "#333333", "ls": "", "mfc": "none"}
@@ -596,10 +598,7 @@ def draw(report: dict[str, Any], path: Path) -> None:
     handles += [
         Line2D([], [], color="#333333", ls="--", lw=1, label="plan of each form"),
         Line2D([], [], color="#999999", lw=1, label="X itself"),
-    ]
-    handles += [
-        Line2D([], [], color="#777777", marker=m, ls=":", label=f"{name}, NumPy")
-        for name, m in OTHER_MARKERS.items()
+        Line2D([], [], color="#777777", marker=".", ms=4, ls=":", label="other methods, NumPy"),
     ]
     figure.legend(handles=handles, loc="lower center", ncols=5, frameon=False, fontsize=9)
     figure.tight_layout(rect=(0, 0.14, 1, 1))
