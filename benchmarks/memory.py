@@ -6,7 +6,8 @@ loaded late, compiled programs and the buffers that a BLAS keeps are not counted
 
 CuPy is watched by a hook of its memory pool, Torch on CUDA by its allocator. Where no GPU is,
 CuPy may run under a CPU emulation (if `emucuda` can be imported), and Torch on fake tensors
-(see `benchmarks.fake_cuda`): both give bytes, not times.
+(see `benchmarks.fake_cuda`): both give bytes, not times. There only the device's bytes count,
+not those of the small problems that the fit solves on the host.
 """
 
 from __future__ import annotations
@@ -363,9 +364,11 @@ def devices(backends: list[str]) -> dict[str, str]:
     found = dict.fromkeys(ON_CPU, "CPU, memray")
     found[FAKE] = "no GPU: fake tensors; workspaces of kernels not seen, no times"
     if "cupy" in backends:
-        cupy = importlib.import_module("cupy")
-        name = cupy.cuda.runtime.getDeviceProperties(0)["name"].decode()
-        found["cupy"] = f"no GPU: {name}, no times" if is_emulated() else f"{name}, memory pool"
+        runtime = importlib.import_module("cupy").cuda.runtime
+        name = runtime.getDeviceProperties(0)["name"].decode()
+        found["cupy"] = f"{name}, memory pool"
+        if is_emulated():
+            found["cupy"] = "no GPU: CPU emulation of CUDA, no times"
     if "torch-cuda" in backends:
         name = importlib.import_module("torch").cuda.get_device_name()
         found["torch-cuda"] = f"{name}, caching allocator"
@@ -547,7 +550,9 @@ def exponent_table(report: dict[str, Any]) -> list[str]:
         cells = [name]
         for backend in names:
             row = next((r for r in rows if (r["backend"], r["contender"]) == (backend, name)), {})
-            pair = [f"{row[axis]:.2f}" if axis in row else "–" for axis in ("n", "d")]
+            pair = [
+                f"{round(row[axis], 2) + 0.0:.2f}" if axis in row else "–" for axis in ("n", "d")
+            ]  # + 0.0: no "-0.00"
             cells.append(", ".join(pair) if row else "–")
         lines.append("| " + " | ".join(cells) + " |")
     return lines
