@@ -1,5 +1,6 @@
 """One fixture over every array library and device that the core must run on."""
 
+import collections
 import contextlib
 import os
 from dataclasses import dataclass, field
@@ -8,6 +9,7 @@ from dataclasses import dataclass, field
 for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(variable, "1")
 
+import host_reads
 import hypothesis
 import numpy as np
 import pytest
@@ -29,11 +31,23 @@ class Backend:
     label: str  # the test's name for this set-up
     device: object = None
     flags: dict = field(default_factory=dict)
+    single: bool = False  # there is no float64
+    books: object = None  # what the test double of an accelerator counts
+
+    def held(self, values, dtype=None):
+        """The values as this backend can hold them: what an oracle must be given."""
+        values = np.asarray(values) if dtype is None else np.asarray(values).astype(dtype)
+        if self.single:
+            shorter = {"float64": "float32", "complex128": "complex64"}
+            values = values.astype(shorter.get(values.dtype.name, values.dtype), copy=False)
+        return values
+
+    def tolerance(self, double, single):
+        """The tolerance for what `array` makes of float64."""
+        return single if self.single else double
 
     def array(self, values, dtype=None):
-        values = np.asarray(values)
-        if dtype is not None:
-            values = values.astype(dtype)
+        values = self.held(values, dtype)
         match self.label:
             case "numpy":
                 return values
@@ -41,11 +55,13 @@ class Backend:
                 values = values.copy()
                 values.flags.writeable = False
                 return values
-            case "torch":
+            case "torch" | "torch-cuda":
                 import torch
 
-                return torch.asarray(values.copy())
-            case "jax":
+                return torch.asarray(values.copy()).to(self.device)
+            case "torch-device":
+                return self.books.put(values)
+            case "jax" | "jax-single":
                 import jax
 
                 return jax.device_put(values, self.device)
@@ -63,9 +79,12 @@ class Backend:
             case "numpy" | "numpy-readonly":
                 assert type(x) is np.ndarray
                 return x
-            case "torch":
-                return x.numpy()
-            case "jax":
+            case "torch" | "torch-cuda":
+                assert x.device == self.device
+                return x.cpu().numpy()
+            case "torch-device":
+                return self.books.get(x)
+            case "jax" | "jax-single":
                 assert x.device == self.device
                 return np.asarray(x)
             case "cupy":
@@ -83,9 +102,13 @@ LABELS = [
     "strict",
     "strict-device1",
     "strict-lean",
+    "strict-single",
     "torch",
+    "torch-device",
     "jax",
-    "cupy",
+    "jax-single",
+    pytest.param("cupy", marks=pytest.mark.gpu),
+    pytest.param("torch-cuda", marks=pytest.mark.gpu),
 ]
 
 
@@ -95,12 +118,24 @@ def make_backend(label):
         case "numpy" | "numpy-readonly":
             yield Backend("numpy", label)
         case "torch":
+            torch = pytest.importorskip("torch")
+            yield Backend("torch", label, torch.device("cpu"))
+        case "torch-device":
             pytest.importorskip("torch")
-            yield Backend("torch", label)
-        case "jax":
+            from counting_device import CountingDevice
+
+            with CountingDevice() as books:
+                yield Backend("torch", label, books.device, books=books)
+        case "torch-cuda":
+            torch = pytest.importorskip("torch")
+            if not torch.cuda.is_available():
+                pytest.skip("torch finds no CUDA device")
+            yield Backend("torch", label, torch.device("cuda", torch.cuda.device_count() - 1))
+        case "jax" | "jax-single":
             jax = pytest.importorskip("jax")
-            with jax.enable_x64(True):
-                yield Backend("jax", label, jax.devices()[1])
+            single = label == "jax-single"
+            with jax.enable_x64(not single):
+                yield Backend("jax", label, jax.devices()[1], single=single)
         case "cupy":
             cupy = pytest.importorskip("cupy", reason="CuPy is not installed")
             if not cupy.cuda.is_available():
@@ -108,11 +143,16 @@ def make_backend(label):
             yield Backend("cupy", label)
         case _:
             strict = pytest.importorskip("array_api_strict")
-            device = strict.Device("device1" if label == "strict-device1" else "CPU_DEVICE")
+            devices = {"strict-device1": "device1", "strict-single": "no_float64"}
+            device = strict.Device(devices.get(label, "CPU_DEVICE"))
             lean = label == "strict-lean"
             flags = {"boolean_indexing": False, "data_dependent_shapes": False} if lean else {}
-            with strict.ArrayAPIStrictFlags(**flags):
-                yield Backend("array_api_strict", label, device, flags)
+            single = label == "strict-single"
+            with strict.ArrayAPIStrictFlags(**flags), host_reads.watched(strict) as hidden:
+                yield Backend("array_api_strict", label, device, flags, single=single)
+            assert not hidden, "slce_xp reads values from a device other than by to_host: " + (
+                ", ".join(hidden)
+            )
 
 
 @pytest.fixture(params=LABELS)
@@ -123,7 +163,19 @@ def xp(request):
 
 @pytest.fixture(params=["float32", "float64"])
 def dtype(request):
+    if request.param == "float64" and "xp" in request.fixturenames:
+        needs_float64(request.getfixturevalue("xp"))
     return request.param
+
+
+def needs_float64(backend):
+    if backend.single:
+        pytest.skip("this device has no float64")
+
+
+def spare_compiling(backend):
+    if backend.label == "jax-single":
+        pytest.skip("JAX compiles anew for each shape: jax in float32 shows this, too")
 
 
 @pytest.fixture
@@ -141,3 +193,28 @@ def load_set(folder, name):
         pytest.skip(f"{name}.npz is not in SLCE_XP_DATA")
     with np.load(path, allow_pickle=False) as file:
         return file["X"], file["y"]
+
+
+# ---------------------------------------------------------------- summary
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        params = item.callspec.params if hasattr(item, "callspec") else {}
+        # A property of the report reaches the process that prints the summary.
+        item.user_properties.append(("backend", params.get("xp", "no backend")))
+
+
+def pytest_terminal_summary(terminalreporter):
+    """How many tests ran on which backend: one that is missing shows."""
+    outcomes = {"passed": "passed", "skipped": "skipped", "failed": "failed", "error": "failed"}
+    counts = {}
+    for category, outcome in outcomes.items():
+        for report in terminalreporter.stats.get(category, []):
+            label = dict(getattr(report, "user_properties", [])).get("backend", "no backend")
+            counts.setdefault(label, collections.Counter())[outcome] += 1
+    if counts:
+        terminalreporter.section("tests per backend", sep="-")
+        for label in sorted(counts):
+            numbers = ", ".join(f"{n} {outcome}" for outcome, n in counts[label].items())
+            terminalreporter.line(f"{label:15} {numbers}")

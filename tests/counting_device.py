@@ -171,7 +171,7 @@ class CountingDevice(TorchDispatchMode):
 
     def put(self, values):
         """A NumPy array on the device; only its memory is accounted for."""
-        return SimTensor(torch.tensor(values), self)
+        return SimTensor(torch.tensor(values.copy()), self)  # torch refuses negative strides
 
     def get(self, x):
         """The values of a tensor on the device, as NumPy."""

@@ -48,7 +48,8 @@ def test_a_name_moves_x_there(xp, label, dtype):
 
 
 @pytest.mark.parametrize(
-    ("label", "device"), [("strict-device1", "device1"), ("jax", "cpu:1"), ("torch", "cpu")]
+    ("label", "device"),
+    [("strict-device1", "device1"), ("jax", "cpu:1"), ("torch", "cpu"), ("torch-device", "sim:0")],
 )
 def test_a_name_and_a_device_move_x_there(label, device):
     with make_backend(label) as there:
@@ -68,7 +69,9 @@ def test_a_module_names_its_library(module):
     assert type(model.transform(by_name.components)) is type(by_name.components)
 
 
-@pytest.mark.parametrize(("label", "transfers"), [("numpy", 0), ("torch", 1), ("strict", 1)])
+@pytest.mark.parametrize(
+    ("label", "transfers"), [("numpy", 0), ("torch", 1), ("torch-device", 1), ("strict", 1)]
+)
 @pytest.mark.parametrize("solver", ["scatter", "gram"])
 def test_x_is_moved_once(monkeypatch, label, transfers, solver):
     moved = []
@@ -80,8 +83,10 @@ def test_x_is_moved_once(monkeypatch, label, transfers, solver):
     monkeypatch.setattr(_xp, "from_host", from_host)
     samples, y = oracle.blobs(12, 50, 3, seed=42)  # larger than any label or weight
     with make_backend(label) as there:
-        slce_xp.fit(samples, y, backend=there.name, solver=solver)
+        slce_xp.fit(samples, y, backend=there.name, device=there.device, solver=solver)
     assert sum(size >= samples.size for size in moved) == transfers
+    if there.books:  # the device itself says the same
+        assert samples.nbytes <= there.books.h2d_bytes < 2 * samples.nbytes
 
 
 def test_x_may_be_moved_to_the_host():
@@ -148,6 +153,8 @@ def test_x_and_a_device_that_disagree_are_refused(xp):
         other = "device2"
     elif xp.name == "jax":
         other = "cpu:0"
+    elif xp.label in ("torch-device", "torch-cuda"):
+        other = "cpu"
     else:
         pytest.skip("this library has one device here")
     with pytest.raises(ValueError, match=rf"^X is on .* and device='{other}' .*Move X first, or"):

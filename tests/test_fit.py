@@ -3,12 +3,14 @@
 import numpy as np
 import oracle
 import pytest
+from conftest import make_backend, spare_compiling
 from sklearn import datasets
 
 import slce_xp
 
 FORMS = ["scatter", "gram", "krylov"]
 ANGLE = {"float64": 1e-8, "float32": 1e-3}
+EPS32 = float(np.finfo(np.float32).eps)
 
 PROBLEMS = {
     "tall": oracle.blobs(120, 9, 4, seed=1),
@@ -53,13 +55,13 @@ def check_against_oracle(backend, dtype, solver, X, y):
 @pytest.mark.parametrize("problem", PROBLEMS)
 @pytest.mark.parametrize("solver", FORMS)
 def test_forms_and_backends_agree_with_the_oracle(xp, dtype, solver, problem):
+    if problem not in ("tall", "wide", "many classes"):
+        spare_compiling(xp)
     check_against_oracle(xp, dtype, solver, *PROBLEMS[problem])
 
 
 @pytest.mark.parametrize("solver", FORMS)
 def test_digits(dtype, solver):
-    from conftest import make_backend
-
     with make_backend("numpy") as backend:
         check_against_oracle(backend, dtype, solver, *datasets.load_digits(return_X_y=True))
 
@@ -67,6 +69,7 @@ def test_digits(dtype, solver):
 @pytest.mark.parametrize("solver", FORMS)
 def test_positive_then_null_space_then_negative(xp, solver):
     X, y = oracle.blobs(10, 14, 3, seed=7)
+    X = xp.held(X)
     d, rank = 14, 9
     with pytest.warns(UserWarning, match="only the first 2 lower the loss"):
         model = slce_xp.fit(xp.array(X), y, d, solver=solver)
@@ -76,9 +79,12 @@ def test_positive_then_null_space_then_negative(xp, solver):
     assert (values[2 : 2 + d - rank] == 0).all()
     assert (values[2 + d - rank :] < 0).all()
     null = components[2 : 2 + d - rank]
-    np.testing.assert_allclose(null @ oracle.centred(X).T, 0, atol=1e-12)
-    np.testing.assert_allclose(components @ components.T, np.eye(d), atol=1e-12)
-    np.testing.assert_allclose(values, oracle.eigenpairs(X, y)[0], atol=1e-11)
+    orthogonal = {"atol": xp.tolerance(1e-12, 1e-5)}
+    np.testing.assert_allclose(null @ oracle.centred(X).T, 0, **orthogonal)
+    np.testing.assert_allclose(components @ components.T, np.eye(d), **orthogonal)
+    expected, _ = oracle.eigenpairs(X, y)
+    atol = xp.tolerance(1e-11, 200 * EPS32 * np.abs(expected).max())
+    np.testing.assert_allclose(values, expected, atol=atol)
 
 
 def test_null_space_directions_are_the_same_for_every_form(xp):
@@ -87,14 +93,15 @@ def test_null_space_directions_are_the_same_for_every_form(xp):
         models = [slce_xp.fit(xp.array(X), y, 6, solver=solver) for solver in FORMS]
     first, *others = (xp.numpy(model.components) for model in models)
     for other in others:
-        np.testing.assert_allclose(first, other, atol=1e-9)
+        np.testing.assert_allclose(first, other, atol=xp.tolerance(1e-9, 1e-4))
 
 
 def test_backends_agree_in_sign_and_order(xp):
     X, y = PROBLEMS["tall"]
     model = slce_xp.fit(xp.array(X), y)
-    reference = slce_xp.fit(X, y)
-    np.testing.assert_allclose(xp.numpy(model.components), reference.components, atol=1e-10)
+    reference = slce_xp.fit(xp.held(X).astype(np.float64), y)
+    atol = xp.tolerance(1e-10, 2e-6)
+    np.testing.assert_allclose(xp.numpy(model.components), reference.components, atol=atol)
     strongest = np.abs(reference.components).argmax(axis=1)
     assert (reference.components[np.arange(len(strongest)), strongest] > 0).all()
 
@@ -126,10 +133,13 @@ def test_what_the_model_holds(xp, dtype, solver):
 def test_huge_offsets_lose_no_accuracy(xp, solver, offset):
     X, y = oracle.blobs(90, 20, 4, seed=11)
     X /= X.std()
+    if xp.single and offset == 1e6 and solver != "krylov":
+        pytest.skip("dense forms take for zero what rounding such a mean to float32 could make")
     far = X + offset
     model = slce_xp.fit(xp.array(far), y, solver=solver)
-    _, vectors = oracle.eigenpairs(X, y)
-    assert oracle.largest_angle(xp.numpy(model.components), vectors[:3]) < 1e-6
+    _, vectors = oracle.eigenpairs(xp.held(far) if xp.single else X, y)
+    angle = oracle.largest_angle(xp.numpy(model.components), vectors[:3])
+    assert angle < xp.tolerance(1e-6, 3e-5)
 
 
 @pytest.mark.parametrize("solver", FORMS)
@@ -166,15 +176,19 @@ def odd_inputs():
 @pytest.mark.parametrize("solver", FORMS)
 @pytest.mark.parametrize("case", odd_inputs())
 def test_odd_inputs_are_fine(xp, solver, case):
+    if case not in ("a class for each sample", "two samples", "integers", "booleans"):
+        spare_compiling(xp)
     X, y = odd_inputs()[case]
     before = X.copy()
     model = slce_xp.fit(xp.array(X), y, solver=solver)
     np.testing.assert_array_equal(X, before)
     k = min(len(np.unique(y)) - 1, X.shape[1])
+    single = xp.single or (xp.name == "torch" and X.dtype != float)  # torch's default float
+    X = xp.held(X)
     _, vectors = oracle.eigenpairs(X, y)
     exact = oracle.loss(X, y, vectors[:k])
     scale = (oracle.centred(X) ** 2).sum()
-    tolerance = 1e-10 if xp.name in ("numpy", "array_api_strict") or X.dtype == float else 1e-5
+    tolerance = 1e-5 if single else 1e-10
     assert abs(model.loss - exact) <= tolerance * scale
     assert abs(oracle.loss(X, y, xp.numpy(model.components)) - exact) <= tolerance * scale
 
@@ -190,7 +204,7 @@ def test_identical_samples_have_no_direction(xp):
 def test_positive_keeps_what_lowers_the_loss(xp, solver):
     X, y = PROBLEMS["overlapping"]
     model = slce_xp.fit(xp.array(X), y, "positive", solver=solver)
-    values, _ = oracle.eigenpairs(X, y)
+    values, _ = oracle.eigenpairs(xp.held(X), y)
     assert model.n_components == model.n_positive == (values > 1e-9).sum() < 3
     assert model.n_positive > 0
 

@@ -30,7 +30,7 @@ BAD_ARRAYS = {
     "three-dimensional": (X[None], ValueError, r"two-dim.*shape \(1, 30, 4\).*X\.reshape\(n, -1\)"),
     "no rows": (X[:0], ValueError, r"at least one row \(sample\); got shape \(0, 4\)"),
     "no features": (X[:, :0], ValueError, r"at least one column \(feature\); got shape \(30, 0\)"),
-    "complex": (X * 1j, TypeError, r"real numbers; got dtype complex128: take X\.real"),
+    "complex": (X * 1j, TypeError, r"real numbers; got dtype complex(64|128): take X\.real"),
 }
 
 
