@@ -4,11 +4,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 LOG := $(VENV)/install.log
 
-.PHONY: help demo test bench bench-memory gpu-check lint format clean
+.PHONY: help demo test test-cupy-emulated find-cupy-emulation bench bench-memory gpu-check lint format clean
 
 help:
 	@echo "make demo          fit SLCE on handwritten digits and draw the embedding (demo.png)"
 	@echo "make test          ruff, mypy and the tests on every array library"
+	@echo "make test-cupy-emulated  the tests on CuPy's own code, without a GPU (CUPY_EMULATION: its folder)"
 	@echo "make bench         time against PCA, LDA and other solvers (SLCE_XP_DATA: folder of data sets)"
 	@echo "make bench-memory  bytes beside X against the size of the data, on every array library"
 	@echo "make gpu-check     tests, speed and memory on this machine's GPU; writes gpu-report.md"
@@ -20,6 +21,24 @@ demo: $(VENV)/.demo
 
 test: lint
 	@OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n auto $(PYTEST_ARGS)
+
+# CuPy built against an emulation of CUDA: outside the checkout, where it survives `make clean`.
+CUPY_EMULATION_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/slce_xp/cupy-emulation
+CUPY_LOG = "$(CUPY_EMULATION_CACHE)/install.log"
+
+test-cupy-emulated: find-cupy-emulation $(VENV)/.test
+	@echo "building CuPy on an emulated CUDA (minutes the first time) ..."
+	@mkdir -p "$(CUPY_EMULATION_CACHE)"
+	@bash "$(CUPY_EMULATION)/install" "$(CUPY_EMULATION_CACHE)" $(BIN)/python >$(CUPY_LOG) 2>&1 || \
+		{ tail -n 15 $(CUPY_LOG); echo "the build failed: see "$(CUPY_LOG); exit 1; }
+	@OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 \
+		bash "$(CUPY_EMULATION)/run" "$(CUPY_EMULATION_CACHE)" \
+		$(BIN)/python -m pytest -q -n auto -m gpu -k cupy $(PYTEST_ARGS)
+
+find-cupy-emulation:
+	@test -f "$(CUPY_EMULATION)/install" -a -f "$(CUPY_EMULATION)/run" || \
+		{ echo "CUPY_EMULATION must name a folder with 'install DIR PYTHON', which builds CuPy on an"; \
+		echo "emulated CUDA in DIR, and 'run DIR COMMAND...'; got '$(CUPY_EMULATION)'"; exit 1; }
 
 bench: $(VENV)/.test
 	@$(BIN)/python -m benchmarks.speed $(BENCH_ARGS)
