@@ -7,6 +7,7 @@ from conftest import make_backend, spare_compiling
 from sklearn import datasets
 
 import slce_xp
+from slce_xp import _linalg
 
 FORMS = ["scatter", "gram", "krylov"]
 ANGLE = {"float64": 1e-8, "float32": 1e-3}
@@ -193,9 +194,10 @@ def test_odd_inputs_are_fine(xp, solver, case):
     assert abs(oracle.loss(X, y, xp.numpy(model.components)) - exact) <= tolerance * scale
 
 
-def test_identical_samples_have_no_direction(xp):
+@pytest.mark.parametrize("solver", FORMS)
+def test_identical_samples_have_no_direction(xp, solver):
     with pytest.warns(UserWarning, match="no components"):
-        model = slce_xp.fit(xp.array(np.full((6, 4), 0.1)), [0, 1] * 3, "positive")
+        model = slce_xp.fit(xp.array(np.full((6, 4), 0.1)), [0, 1] * 3, "positive", solver=solver)
     assert model.n_components == 0
     assert xp.numpy(model.transform(xp.array(np.zeros((3, 4))))).shape == (3, 0)
 
@@ -240,3 +242,16 @@ def test_a_tensor_that_tracks_gradients():
     X, y = PROBLEMS["tall"]
     model = slce_xp.fit(torch.asarray(X).requires_grad_(), y)
     assert not model.components.requires_grad
+
+
+@pytest.mark.parametrize(
+    "xp",
+    ["jax", "jax-single", pytest.param("cupy", marks=pytest.mark.gpu)],
+    indirect=True,
+)
+def test_a_factor_that_is_not_a_number_is_no_model(xp, monkeypatch):
+    # These libraries do not raise where a matrix is not positive definite: they return NaN.
+    monkeypatch.setattr(_linalg, "zero_level", lambda *args, **kwargs: 1e-30)
+    X, y = oracle.blobs(40, 5, 3, seed=17)  # of rank 5, so the Gram matrix is singular
+    with pytest.raises(ValueError, match=r"(?i)positive|factor|cholesky"):
+        slce_xp.fit(xp.array(X), y, solver="gram")

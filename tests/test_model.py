@@ -25,6 +25,7 @@ TOLERANCE = {"float32": 1e-5, "float64": 1e-12}
 PLACES = {
     "numpy": ("numpy", None),
     "torch": ("torch", "cpu"),
+    "torch-device": ("torch", "sim:0"),
     "strict-device1": ("array_api_strict", "device1"),
     "jax": ("jax", "cpu:1"),
 }
