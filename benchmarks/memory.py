@@ -72,7 +72,7 @@ class Point:
         """Our plan for this size."""
         solver = self.contender if self.contender in _plan.FORMS else "auto"
         k = self.n_components or min(self.n_classes - 1, self.d)
-        return _plan.choose(self.n, self.d, self.n_classes, k, self.dtype, None, solver)
+        return _plan.choose(self.n, self.d, self.n_classes, k, self.dtype, _plan.Limits(), solver)
 
     @property
     def size(self) -> tuple:

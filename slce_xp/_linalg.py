@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -36,24 +37,24 @@ def read(*arrays: Array) -> list[np.ndarray]:
     return [part.reshape(a.shape) for part, a in zip(parts, arrays, strict=True)]
 
 
-def zero_level(trace: Array, mean: Array, n: int) -> float:
+def zero_level(trace: float, mean_square: float, n: int, dtype: Any) -> float:
     """Magnitude below which an eigenvalue of M counts as zero.
 
     Parameters
     ----------
-    trace : array, shape ()
+    trace : float
         Of S_t or of X Xᵀ of the centred data: they have the same.
-    mean : array, shape (d,)
-        Its square enters too: subtracting it rounds even where the data are constant.
+    mean_square : float
+        ‖mean‖². The mean is rounded, so centred constant data are not quite zero.
     n : int
+    dtype : dtype
+        Of the array library.
     """
-    xp, _ = _xp.place_of(mean)
-    info = xp.finfo(mean.dtype)
+    info = np.finfo(_xp.dtype_name(dtype))
     eps = float(info.eps)
-    total, square = map(float, read(trace, xp.sum(mean * mean)))
-    level = ZERO_EPS * eps * (total + eps * n * square)
+    level = ZERO_EPS * eps * trace + eps * eps * n * mean_square
     if not math.isfinite(level):
-        raise _validate.too_large(_xp.dtype_name(mean.dtype))
+        raise _validate.too_large(_xp.dtype_name(dtype))
     # Never zero itself: the Gram form factors with a ridge of this size.
     return max(level, float(info.smallest_normal) / eps)
 
@@ -125,7 +126,7 @@ def count(condition: Array, eigenvalues: Array) -> int:
     found, failed = map(int, read(found, xp.astype(wrong, eigenvalues.dtype)))
     if failed:
         raise np.linalg.LinAlgError(
-            "the eigensolver of the array library failed: its eigenvalues are not finite. Try "
-            "another solver=, float64 or backend='numpy'"
+            "the array library could not factor the problem: its eigenvalues are not finite. "
+            "Use another solver=, float64 or backend='numpy'"
         )
     return found

@@ -14,7 +14,7 @@ from functools import cached_property
 import numpy as np
 
 from slce_xp import _validate, _xp
-from slce_xp._linalg import add, gram_of
+from slce_xp._linalg import add, gram_of, read
 from slce_xp._plan import ONE_HOT_CLASSES
 from slce_xp._source import ArraySource
 from slce_xp._validate import Labels
@@ -45,6 +45,8 @@ class Moments:
         Σ (x − shift) over the samples of each class.
     second : array, shape (d, d), or None
         Σ (x − shift)(x − shift)ᵀ over all samples.
+    mean_square : float
+        About ‖mean‖²: subtracting the mean rounds even where the data are constant.
     """
 
     n: int
@@ -52,6 +54,7 @@ class Moments:
     shift: Array | None
     sums: Array
     second: Array | None
+    mean_square: float
 
     @cached_property
     def offset(self) -> Array:
@@ -85,14 +88,14 @@ class Moments:
 def class_moments(source: ArraySource, labels: Labels, *, second: bool = False) -> Moments:
     """One pass over X."""
     xp, _ = source.place
-    shift = _find_shift(source, second)
+    shift, mean_square = _find_shift(source, second)
     sums, total = _sums(source, labels, shift, second)
     # Any NaN or infinity in X reaches the sums, so finite sums prove a finite X.
     if not bool(_xp.to_host(xp.all(xp.isfinite(sums)))):
         source.raise_if_not_finite()
         raise _validate.too_large(_xp.dtype_name(source.dtype))
     counts = _xp.from_host(labels.counts, source.place, source.dtype)
-    return Moments(source.n, counts, shift, sums, total)
+    return Moments(source.n, counts, shift, sums, total, mean_square)
 
 
 def sum_by_class(source: ArraySource, labels: Labels) -> Array:
@@ -100,18 +103,18 @@ def sum_by_class(source: ArraySource, labels: Labels) -> Array:
     return _sums(source, labels, None, second=False)[0]
 
 
-def _find_shift(source: ArraySource, second: bool) -> Array | None:
-    """A point near the data if they lie far from the origin, else None."""
+def _find_shift(source: ArraySource, second: bool) -> tuple[Array | None, float]:
+    """A point near the data if they lie far from the origin, else None; and how far they lie."""
     xp, _ = source.place
     rows = min(PROBE_ROWS, source.block_length(2 * source.d))  # the rows and their squares
     probe = source.rows(slice(None, None, -(-source.n // rows)))
     mean = xp.mean(probe, axis=0)
-    squares = xp.stack([xp.sum(mean * mean), xp.sum(probe * probe) / probe.shape[0]])
-    offset, square = _xp.to_host(squares)
+    squares = read(xp.sum(mean * mean), xp.sum(probe * probe) / probe.shape[0])
+    offset, square = map(float, squares)
     # NaN compares false: such data are reported by the sums.
     double = _xp.dtype_name(source.dtype) == "float64"
     safe = SAFE_OFFSET_SUMS if double and not second else SAFE_OFFSET_SQUARES
-    return mean if offset > safe * (square - offset) else None
+    return (mean if offset > safe * (square - offset) else None), offset
 
 
 def _shifted(rows: Array, shift: Array | None) -> Array:

@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator
 from functools import cached_property
 
-from slce_xp import _xp
+from slce_xp import _linalg, _xp
 from slce_xp._linalg import add, gram_of
 from slce_xp._moments import Moments, one_hot, sum_by_class
 from slce_xp._source import ArraySource
@@ -35,6 +35,7 @@ class CentroidOperator:
         self.place = source.place
         self.n, self.d = source.n, source.d
         self.mean = moments.mean
+        self.dtype = source.dtype
 
     @cached_property
     def between(self) -> Array:
@@ -59,6 +60,10 @@ class CentroidOperator:
         matrix = gram_of(xp.concat(rows, axis=0))
         matrix -= second
         return matrix, trace
+
+    def zero_level(self, trace: float) -> float:
+        """Magnitude below which an eigenvalue of M counts as zero, given the trace of S_t."""
+        return _linalg.zero_level(trace, self._moments.mean_square, self.n, self.dtype)
 
     def gram(self) -> Array:
         """G = X Xᵀ of the centred data, shape (n, n), summed over column blocks."""
@@ -167,4 +172,10 @@ class CentroidOperator:
         return _xp.draw_normal(self._seed, (self.d, count), self.place, self._source.dtype)
 
     def _centred_columns(self, block: slice) -> Array:
-        return self._source.columns(block) - self.mean[block]
+        columns = self._source.columns(block)
+        if self._moments.shift is None:
+            return columns - self._moments.offset[block]
+        # In two steps: their sum, the mean, is rounded to the digits of a large number.
+        columns = columns - self._moments.shift[block]
+        columns -= self._moments.offset[block]
+        return columns

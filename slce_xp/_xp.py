@@ -237,7 +237,8 @@ def move(x: Array, place: Place) -> Array:
 
 
 def _on_accelerator(x: Array) -> bool:
-    return hasattr(x, "__dlpack_device__") and x.__dlpack_device__()[0] != 1
+    # CUDA's own and its managed memory: no other device's can be handed over.
+    return hasattr(x, "__dlpack_device__") and x.__dlpack_device__()[0] in (2, 13)
 
 
 def _is_accelerator(place: Place) -> bool:

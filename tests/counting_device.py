@@ -2,8 +2,9 @@
 
 Inside `with CountingDevice() as device:` tensors on "sim" behave as on a GPU, with the values of
 torch's CPU kernels: mixing them with host tensors raises, NumPy cannot read them, memory may run
-out. The books say what a GPU would have waited for, copied and held. What the double cannot show
-are time, the bits of a GPU's kernels and their workspace.
+out. The books say what a GPU would have waited for, copied and held, with LAPACK's workspace for an
+eigensolver: twice its matrix. What the double cannot show are time, the bits of a GPU's kernels and
+how much workspace they really take.
 """
 
 import collections
@@ -186,16 +187,19 @@ class CountingDevice(TorchDispatchMode):
         if storage._cdata in self._storages:
             return  # a view
         size = -(-storage.nbytes() // GRANULARITY) * GRANULARITY
-        if self.capacity is not None and self.live_bytes + size > self.capacity:
-            raise torch.OutOfMemoryError(
-                f"{self.device} out of memory: {size} bytes asked for, {self.live_bytes} of "
-                f"{self.capacity} in use"
-            )
+        self._reach(self.live_bytes + size)
         self._storages[storage._cdata] = size
         self.live_bytes += size
-        self.peak_bytes = max(self.peak_bytes, self.live_bytes)
         self.dtype_bytes[held.dtype] += size
         weakref.finalize(storage, self._release, storage._cdata)
+
+    def _reach(self, size):
+        if self.capacity is not None and size > self.capacity:
+            raise torch.OutOfMemoryError(
+                f"{self.device} out of memory: {size - self.live_bytes} bytes asked for, "
+                f"{self.live_bytes} of {self.capacity} in use"
+            )
+        self.peak_bytes = max(self.peak_bytes, size)
 
     def _release(self, key):
         self.live_bytes -= self._storages.pop(key)
@@ -227,6 +231,8 @@ class CountingDevice(TorchDispatchMode):
         if "device" in kwargs:
             kwargs = {**kwargs, "device": torch.device("cpu")}
         result = tree_map(self._wrapped, _on_host(operation, args, kwargs))
+        if operation is aten._linalg_eigh.default:
+            self._reach(self.live_bytes + 2 * args[0].nbytes)
         # Views and writes in place must give the tensors that torch's rules ask for.
         return return_and_correct_aliasing(operation, args, kwargs, result) if here else result
 

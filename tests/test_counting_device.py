@@ -234,6 +234,14 @@ def test_temporaries_are_in_the_peak(device):
     assert device.live_bytes == 1 << 20
 
 
+def test_an_eigensolver_has_a_workspace(device):
+    square = torch.eye(128, dtype=torch.float64, device="sim")
+    device.reset()
+    torch.linalg.eigh(square)
+    matrix = 128 * 128 * 8
+    assert device.peak_bytes == 4 * matrix + 128 * 8  # it, its eigenvectors and values, twice it
+
+
 def test_memory_runs_out_at_the_capacity():
     with counting_device.CountingDevice(capacity=10_000) as device:
         kept = torch.zeros(2000, device="sim")

@@ -24,7 +24,7 @@ def solve(operator: CentroidOperator, request: Request) -> Solution:
     xp, device = operator.place
     n, d, k = operator.n, operator.d, request.k
     gram = operator.gram()
-    zero = _linalg.zero_level(xp.linalg.trace(gram), operator.mean, n)
+    zero = operator.zero_level(float(_linalg.read(xp.linalg.trace(gram))[0]))
     # G is singular, for centred rows sum to zero. A ridge below the level of rounding lets
     # it be factored.
     ridge = 0.25 * zero
@@ -40,8 +40,8 @@ def solve(operator: CentroidOperator, request: Request) -> Solution:
     values, left = _eigenpairs(matrix, factor, ridge, min(k, n) if n <= d else n)
     positive = _linalg.count(values > zero, values)
     if k - positive <= d - n:  # so many directions of the null space there must be
-        kept, wanted = slice(0, positive), k - positive
-        values, left = values[kept], left[:, kept]
+        wanted = k - positive
+        values, left = values[:positive], left[:, :positive]
     else:
         if values.shape[0] < n:
             values, left = _eigenpairs(matrix, factor, ridge, n)
@@ -51,8 +51,12 @@ def solve(operator: CentroidOperator, request: Request) -> Solution:
         nonzero = nonzero[np.abs(host[nonzero]) > zero]
         positive = int((host[nonzero] > 0.0).sum())
         wanted = min(max(0, k - positive), d - nonzero.shape[0])
-        kept = _xp.from_host(nonzero[: k - wanted], operator.place)
-        values, left = xp.take(values, kept, axis=0), xp.take(left, kept, axis=1)
+        kept = nonzero[: k - wanted]
+        if kept.shape[0] == 0:  # of no indices JAX forgets the device
+            values, left = values[:0], left[:, :0]
+        else:
+            index = _xp.from_host(kept, operator.place)
+            values, left = xp.take(values, index, axis=0), xp.take(left, index, axis=1)
     rows = (operator.reflect(left) / xp.abs(values)).T
     vectors = _linalg.orthonormal(operator.combine_rows(rows).T)
     if wanted:

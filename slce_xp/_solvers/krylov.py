@@ -51,7 +51,8 @@ def solve(operator: CentroidOperator, request: Request) -> Solution:
         last = space.exhausted or len(history) >= request.max_iter or full
         if enough or last:
             # What did not converge stays, and is reported; what is known not to be positive goes.
-            zero = request.tol * max(norm, space.norm)  # rounding is relative to S_t
+            # Rounding is relative to S_t, and to the mean where the data are constant.
+            zero = max(request.tol * max(norm, space.norm), operator.zero_level(0.0))
             kept = wanted & (values > zero) if enough or space.exhausted else wanted
             vectors, exact = side.vectors(space, coordinates[:, kept])
             residuals[kept] = exact / norm

@@ -16,7 +16,7 @@ def solve(operator: CentroidOperator, request: Request) -> Solution:
     xp, _ = operator.place
     k, d = request.k, operator.d
     matrix, trace = operator.take_matrix()
-    zero = _linalg.zero_level(trace, operator.mean, operator.n)
+    zero = operator.zero_level(float(_linalg.read(trace)[0]))
     values, vectors = _xp.largest_eigenpairs(matrix, d if d <= ALL_AT_ONCE else k)
     if _linalg.count(xp.abs(values[:k]) <= zero, values) == 0:
         return Solution(values[:k], vectors[:, :k], zero)
