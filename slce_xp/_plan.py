@@ -56,6 +56,9 @@ class Plan:
         Estimated peak of bytes allocated beside X, where X is. The workspace of a dense
         eigensolver is counted as LAPACK's: twice its matrix. NumPy's works in double precision
         and takes more than that for float32.
+    block_bytes : int
+        What comes on top for integers and for data far from the origin, which are converted
+        or shifted block by block.
     host_bytes : int
         And on the host: labels and the small problem of the matrix-free form.
     reason : str
@@ -81,8 +84,14 @@ class Plan:
     passes: int
     flops: float
     bytes: int
+    block_bytes: int
     host_bytes: int
     reason: str
+
+    @property
+    def most_bytes(self) -> int:
+        """All of them together: what `max_memory` must leave room for."""
+        return self.bytes + self.block_bytes + self.host_bytes
 
     def __str__(self) -> str:
         block = f", block of {self.width} rows" if self.width else ""
@@ -161,9 +170,10 @@ class Limits(NamedTuple):
 
     def spare(self, plan: Plan) -> float:
         """What is left beside a plan; negative where the plan does not fit."""
-        memory = math.inf if self.memory is None else self.memory - plan.bytes - plan.host_bytes
+        memory = math.inf if self.memory is None else self.memory - plan.most_bytes
         # A workspace may be larger than LAPACK's, and memory comes in pieces.
-        room = math.inf if self.room is None else self.room - ROOM_FACTOR * plan.bytes
+        needed = ROOM_FACTOR * (plan.bytes + plan.block_bytes)
+        room = math.inf if self.room is None else self.room - needed
         return min(memory, room)
 
 
@@ -192,12 +202,14 @@ def choose(n: int, d: int, n_classes: int, k: int, dtype: str, limits: Limits, s
 
 def _no_room(plans: list[Plan], limits: Limits) -> str:
     if all(limits._replace(room=None).spare(p) < 0 for p in plans):
-        needs = ", ".join(f"{format_bytes(p.bytes + p.host_bytes)} ({p.form})" for p in plans)
+        needs = ", ".join(f"{format_bytes(p.most_bytes)} ({p.form})" for p in plans)
         return (
             f"max_memory must leave room for one form of the problem, which needs {needs} beside "
             f"X; got {format_bytes(limits.memory or 0)}. Raise max_memory or use float32"
         )
-    needs = ", ".join(f"{format_bytes(ROOM_FACTOR * p.bytes)} ({p.form})" for p in plans)
+    needs = ", ".join(
+        f"{format_bytes(ROOM_FACTOR * (p.bytes + p.block_bytes))} ({p.form})" for p in plans
+    )
     return (
         f"the device must have room for X and for one form of the problem, which needs {needs} "
         f"beside X; it has {format_bytes(max(0, limits.room or 0))} for that. Free some of its "
@@ -265,6 +277,7 @@ def _estimate(form: str, n: int, d: int, n_classes: int, k: int, dtype: str, sol
         passes=passes,
         flops=flops,
         bytes=_peak(form, n, d, n_classes, k, item, width, wide_passes),
+        block_bytes=0 if form == "gram" else block_bytes(n, d, item),  # that has one anyway
         # Labels as codes, in the order of classes, and T of the Krylov space with its eigenvectors.
         host_bytes=2 * 8 * n + 6 * 8 * rows * rows,
         reason="",
@@ -280,7 +293,8 @@ def _peak(
     sums = n_classes * d
     few = n_classes <= ONE_HOT_CLASSES
     # Adding up the classes: a block, the sums and their next term, or sums class by class.
-    adding = block + (codes + 2 * sums if few else 4 * sums)
+    hot = n_classes * (item + 1) // item  # one-hot rows and a mask of bytes
+    adding = min(block, hot * n) + codes + 2 * sums if few else block + 4 * sums
     # At the end: sums, B and centroids, components and what the sign rule makes of them.
     ending = 3 * sums + 6 * k * d
     held = 2 * sums  # sums and B, all the while
@@ -302,7 +316,8 @@ def _peak(
         few_rows = min(n_classes, width)
         for space, hand in [(wide * width, width), (rows + 3 * (width - few_rows), few_rows)]:
             space, hand = min(space, shorter), min(hand, shorter)
-            made = max(block + 3 * hand * shorter, PASS_COPIES * hand * shorter)
+            product = min(block, hand * max(n, d)) + 3 * hand * shorter
+            made = max(product, PASS_COPIES * hand * shorter)
             steps.append(held + space * shorter + made)
         ending += rows * shorter
     return max(*steps, ending) * item
