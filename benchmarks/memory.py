@@ -208,7 +208,7 @@ def measure_on_cpu(point: Point) -> dict[str, Any]:
             result = run()
         peak = memray.FileReader(record).metadata.peak_memory
     median = float(np.median(seconds))
-    return {"peak": peak, "seconds": median, **from_plan(plan), **passes_of(result)}
+    return {"peak": peak, "seconds": median, **from_plan(plan, True), **passes_of(result)}
 
 
 def measure_on_gpu(group: list[Point]) -> Iterable[tuple[Point, dict[str, Any]]]:
@@ -226,7 +226,8 @@ def measure_on_gpu(group: list[Point]) -> Iterable[tuple[Point, dict[str, Any]]]
             found[point] = failure(error)
             continue
         plan = getattr(result, "plan", None)
-        found[point] = {"peak": peak, "seconds": None, **from_plan(plan), **passes_of(result)}
+        bytes_and_passes = {**from_plan(plan, False), **passes_of(result)}
+        found[point] = {"peak": peak, "seconds": None, **bytes_and_passes}
         del result
     if not is_emulated():
         fine = {point: run for point, run in runs.items() if "error" not in found[point]}
@@ -275,8 +276,10 @@ def measure_on_fake(point: Point) -> dict[str, Any]:
     }
 
 
-def from_plan(plan: _plan.Plan | None) -> dict[str, Any]:
-    return {} if plan is None else {"form": plan.form, "plan": plan.bytes}
+def from_plan(plan: _plan.Plan | None, on_host: bool) -> dict[str, Any]:
+    if plan is None:
+        return {}
+    return {"form": plan.form, "plan": plan.bytes + on_host * plan.host_bytes}
 
 
 def passes_of(result: Any) -> dict[str, Any]:

@@ -110,12 +110,15 @@ class Model:
     @property
     def n_samples(self) -> int:
         """The number of samples the model was fitted on."""
-        return int(_xp.to_host(self.counts).sum())
+        return self.plan.n_samples
 
     @property
     def loss(self) -> float:
         """‖C̃ − X A Aᵀ‖² for all components (Property 5 of the paper)."""
-        return self.total_loss - float(_xp.to_host(self.eigenvalues).sum(dtype=np.float64))
+        return self._loss(_xp.to_host(self.eigenvalues))
+
+    def _loss(self, eigenvalues: np.ndarray) -> float:
+        return self.total_loss - float(eigenvalues.sum(dtype=np.float64))
 
     @property
     def loss_curve(self) -> Array:
@@ -146,8 +149,10 @@ class Model:
 
     def __str__(self) -> str:
         k, positive = self.n_components, self.n_positive
-        values = ", ".join(f"{v:.4g}" for v in _xp.to_host(self.eigenvalues)[:6])
-        share = 1.0 - self.loss / self.total_loss if self.total_loss > 0 else 0.0
+        eigenvalues = _xp.to_host(self.eigenvalues)
+        values = ", ".join(f"{v:.4g}" for v in eigenvalues[:6])
+        loss = self._loss(eigenvalues)
+        share = 1.0 - loss / self.total_loss if self.total_loss > 0 else 0.0
         lower = "all of them lower" if positive == k else f"{positive} of them lower"
         return "\n".join(
             [
@@ -156,8 +161,7 @@ class Model:
                 f"  solved by    {self.solver} form{self._effort()}, {self._place}, "
                 f"{_xp.dtype_name(self.mean.dtype)}",
                 f"  eigenvalues  {values}{', …' * (k > 6)}" if k else "  eigenvalues  none",
-                f"  loss         {self.loss:.4g} of {self.total_loss:.4g}, "
-                f"{100 * share:.1f} % removed",
+                f"  loss         {loss:.4g} of {self.total_loss:.4g}, {100 * share:.1f} % removed",
                 f"  components   {lower} the loss"
                 if k
                 else "  components   none: no direction lowers the loss, the classes overlap",
@@ -213,7 +217,7 @@ class Model:
         source = self._source(Z, self.n_components, "Z")
         xp, _ = self._place
         with _xp.computing(self._place):
-            rows = source.rows(slice(None)) @ xp.astype(self.components, source.dtype)
+            rows = source.rows(slice(0, source.n)) @ xp.astype(self.components, source.dtype)
             rows += xp.astype(self.mean, source.dtype)
             return rows
 

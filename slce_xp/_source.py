@@ -7,7 +7,7 @@ of X is ever made beside it.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from slce_xp import _validate, _xp
@@ -37,7 +37,8 @@ class ArraySource:
 
     def rows(self, index: slice) -> Array:
         """Rows as floats: a view where X has the working dtype."""
-        return self.place.xp.astype(self._x[index, :], self.dtype, copy=False)
+        rows = self._x if index == slice(0, self.n) else self._x[index, :]
+        return self.place.xp.astype(rows, self.dtype, copy=False)
 
     def gather(self, index: Array) -> Array:
         """Rows at the given positions, as floats."""
@@ -46,7 +47,8 @@ class ArraySource:
 
     def columns(self, index: slice) -> Array:
         """Columns as floats."""
-        return self.place.xp.astype(self._x[:, index], self.dtype, copy=False)
+        columns = self._x if index == slice(0, self.d) else self._x[:, index]
+        return self.place.xp.astype(columns, self.dtype, copy=False)
 
     def row_blocks(self, made: int) -> Iterator[slice]:
         """Slices of rows, as long as what is made of them stays within the bytes of a block.
@@ -55,17 +57,23 @@ class ArraySource:
         ----------
         made : int
             Numbers that the caller makes per row. Rows themselves are views where X has the
-            working dtype, and count where they are converted.
+            working dtype, and count where they are not.
         """
-        if self._x.dtype != self.dtype:
-            made += self.d
-        return _blocks(self.n, self.block_length(made))
+        return self._blocks(self.n, self.d, made, _xp.row_slices_are_views)
 
     def column_blocks(self, made: int) -> Iterator[slice]:
         """Slices of columns, likewise."""
+        return self._blocks(self.d, self.n, made, _xp.column_slices_are_views)
+
+    def _blocks(
+        self, count: int, width: int, made: int, are_views: Callable[[Any], bool]
+    ) -> Iterator[slice]:
         if self._x.dtype != self.dtype:
-            made += self.n
-        return _blocks(self.d, self.block_length(made))
+            made += width
+        length = self.block_length(made)
+        if length < count and not are_views(self.place.xp):
+            length = self.block_length(made + width)
+        return _blocks(count, length)
 
     def block_length(self, width: int) -> int:
         """How many lines of `width` numbers make a block."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import traceback
 from collections.abc import Iterator
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -245,6 +246,16 @@ def _is_accelerator(place: Place) -> bool:
     return compat.is_cupy_namespace(place.xp) or "cuda" in str(place.device).lower()
 
 
+def row_slices_are_views(xp: ModuleType) -> bool:
+    """Whether some rows of a matrix take no memory of their own: JAX copies them."""
+    return not compat.is_jax_namespace(xp)
+
+
+def column_slices_are_views(xp: ModuleType) -> bool:
+    """Whether some columns can be multiplied without a copy: CuPy makes them contiguous first."""
+    return not (compat.is_jax_namespace(xp) or compat.is_cupy_namespace(xp))
+
+
 def detached(x: Array) -> Array:
     """`x` without its autograd history: a fit is not differentiated."""
     return x.detach() if compat.is_torch_array(x) else x
@@ -293,19 +304,17 @@ def computing(place: Place) -> Iterator[None]:
     Gram matrix useless. NumPy is quiet about overflow and infinity, which are reported as
     errors of X. A library that runs out of memory raises MemoryError, whatever its own error is.
     """
-    failure = None
     try:
         with np.errstate(over="ignore", invalid="ignore"), _full_precision(place.xp):
             yield
     except Exception as error:
         if not _is_out_of_memory(error):
             raise
-        failure = _first_line(error)  # not the error itself, whose frames hold on to arrays
-    if failure is not None:
+        traceback.clear_frames(error.__traceback__)  # which would hold on to arrays
         raise MemoryError(
-            f"{place} ran out of memory ({failure}). Free some, use float32 or set max_memory, "
-            "which is kept to from the start"
-        )
+            f"{place} ran out of memory ({_first_line(error)}). Free some, use float32 or set "
+            "max_memory, which is kept to from the start"
+        ) from None
 
 
 def _is_out_of_memory(error: Exception) -> bool:

@@ -1,0 +1,205 @@
+"""What a fit may cost on a device, in host reads and bytes: `python tests/budgets.py` prints it.
+
+`metered` measures on the double of a torch accelerator, on CuPy (emulated or not) and on CUDA.
+"""
+
+import argparse
+import contextlib
+import pathlib
+import sys
+import types
+import warnings
+
+import numpy as np
+from conftest import make_backend
+
+import slce_xp
+from slce_xp import _plan, _xp
+from slce_xp._plan import format_bytes
+
+PASSES = _plan.TYPICAL_PASSES
+
+# Host reads of a fit. The matrix-free form reads once more in each pass.
+FIT_READS = {"scatter": 5, "gram": 5, "krylov": 7}
+READS_ABOUT = {
+    "scatter": "how far X lies from the origin, that sums are finite, the trace, how many "
+    "eigenvalues are zero, eigenvalues and loss",
+    "gram": "the same",
+    "krylov": "offset, finite sums, the start block twice and its classes, the final residuals, "
+    "eigenvalues and loss",
+}
+# Host reads of what is done with a model on a device.
+USES = {
+    "transform": (lambda model, x: model.transform(x), 0),
+    "inverse_transform": (lambda model, x: model.inverse_transform(model.transform(x)), 0),
+    "reconstruct": (lambda model, x: model.reconstruct(x), 0),
+    "loss_curve": (lambda model, x: model.loss_curve, 0),
+    "component_losses": (lambda model, x: model.component_losses, 0),
+    "eigenvalue_bounds": (lambda model, x: model.eigenvalue_bounds, 0),
+    "n_samples, repr": (lambda model, x: (model.n_samples, repr(model)), 0),
+    "loss": (lambda model, x: model.loss, 1),
+    "str": (lambda model, x: str(model), 1),
+    'to("numpy")': (lambda model, x: model.to("numpy"), 5),
+}
+
+# solver, samples, features, classes
+SHAPES = [
+    ("scatter", 20_000, 500, 10),
+    ("scatter", 10_000, 300, 200),
+    ("gram", 801, 20_531, 5),
+    ("krylov", 801, 20_531, 5),
+    ("krylov", 6_000, 3_000, 10),
+    ("auto", 6_000, 3_000, 10),
+]
+
+
+def samples(n, d, n_classes, dtype="float32"):
+    rng = np.random.default_rng(0)
+    y = np.arange(n) % n_classes
+    X = rng.standard_normal((n, d), dtype=np.float32)
+    X[np.arange(n), y % d] += 30.0
+    return X.astype(dtype, copy=False), y
+
+
+def fit(x, y, solver, **options):
+    """A fit whose matrix-free form takes the passes that a plan counts."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", slce_xp.ConvergenceWarning)
+        options = {"max_iter": PASSES, "tol": 1e-15, **options}
+        return slce_xp.fit(x, y, "positive", solver=solver, **options)
+
+
+# ---------------------------------------------------------------- measuring
+
+
+@contextlib.contextmanager
+def metered(backend):
+    """Yield what will hold `reads` (of the host) and `peak` (bytes beside what was there)."""
+    found = types.SimpleNamespace(reads=0, peak=0)
+    if backend.label == "torch-device":
+        books = backend.books
+        books.reset()
+        start = books.live_bytes
+        yield found
+        found.reads, found.peak = len(books.syncs), books.peak_bytes - start
+    elif backend.label == "cupy":
+        with _cupy_reads(found), _cupy_peak(found):
+            yield found
+    else:
+        from torch import cuda
+
+        cuda.reset_peak_memory_stats(backend.device)
+        start = cuda.memory_allocated(backend.device)
+        with _calls_of_to_host(found, contextlib.nullcontext):
+            yield found
+        found.peak = cuda.max_memory_allocated(backend.device) - start
+
+
+@contextlib.contextmanager
+def _calls_of_to_host(found, allowed):
+    original = _xp.to_host
+
+    def to_host(x):
+        found.reads += not isinstance(x, np.ndarray)
+        with allowed():
+            return original(x)
+
+    _xp.to_host = to_host
+    try:
+        yield
+    finally:
+        _xp.to_host = original
+
+
+@contextlib.contextmanager
+def _cupy_reads(found):
+    """CuPy refuses every read that it detects but by to_host; an emulation counts all of them."""
+    import cupyx
+
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "cupyx.allow_synchronize will be removed")
+        refused = cupyx.allow_synchronize(False)
+        with refused, _calls_of_to_host(found, lambda: cupyx.allow_synchronize(True)):
+            try:
+                import emucuda
+            except ImportError:
+                yield
+            else:
+                with emucuda.measure() as measured:
+                    yield
+                assert measured.d2h_count == found.reads
+
+
+@contextlib.contextmanager
+def _cupy_peak(found):
+    import cupy
+
+    pool = cupy.get_default_memory_pool()
+    start = pool.used_bytes()
+
+    class Watch(cupy.cuda.MemoryHook):
+        name = "peak"
+
+        def malloc_postprocess(self, **_):
+            found.peak = max(found.peak, pool.used_bytes() - start)
+
+    with Watch():
+        yield
+
+
+# ---------------------------------------------------------------- the table
+
+
+def rows(backend):
+    """Text per shape: reads, peak, and the plan's estimate."""
+    for solver, n, d, n_classes in SHAPES:
+        X, y = samples(n, d, n_classes)
+        x = backend.array(X)
+        with metered(backend) as found:
+            model = fit(x, y, solver)
+        shape = f"{solver} | {n} × {d}, {n_classes}"
+        yield shape, str(found.reads), format_bytes(found.peak), format_bytes(model.plan.bytes)
+
+
+def table():
+    """Markdown: host reads, and peaks on each device that is here."""
+    columns = {}
+    for label, name in {"torch-device": "Torch's double", "cupy": "CuPy"}.items():
+        with contextlib.suppress(BaseException), make_backend(label) as backend:
+            columns[name] = list(rows(backend))
+    first = next(iter(columns.values()))
+    lines = [
+        f"| solver | n × d, classes | X | host reads | plan | {' | '.join(columns)} |",
+        "|---" * (5 + len(columns)) + "|",
+    ]
+    for i, (shape, reads, _, plan) in enumerate(first):
+        _, n, d, _ = SHAPES[i]
+        peaks = " | ".join(column[i][2] for column in columns.values())
+        lines.append(f"| {shape} | {format_bytes(4 * n * d)} | {reads} | {plan} | {peaks} |")
+    lines += ["", "| in a fit | host reads | of |", "|---|---|---|"]
+    for form, reads in FIT_READS.items():
+        more = " + one per pass" if form == "krylov" else ""
+        lines.append(f"| {form} | {reads}{more} | {READS_ABOUT[form]} |")
+    lines += ["| y on a device | 1 more | labels are coded on the host |", ""]
+    by_count = {}
+    for name, (_, reads) in USES.items():
+        by_count.setdefault(reads, []).append(f"`{name}`")
+    words = [f"{', '.join(names)}: {reads or 'none'}" for reads, names in by_count.items()]
+    return "\n".join([*lines, "Reads by a model in use: " + "; ".join(words) + "."])
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--write", type=pathlib.Path, help="a file with markers for the table")
+    options = parser.parse_args()
+    text = table()
+    print(text)
+    if options.write:
+        sys.path.insert(0, str(pathlib.Path(__file__).parent.parent))
+        from benchmarks.report import write_between_markers
+
+        write_between_markers(options.write, "budgets", text)
+
+
+if __name__ == "__main__":
+    main()

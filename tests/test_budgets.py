@@ -1,0 +1,291 @@
+"""Budgets on a device: host reads to the number, bytes to the plan, and memory that is refused."""
+
+import gc
+import pathlib
+import re
+
+import budgets
+import numpy as np
+import oracle
+import pytest
+from budgets import FIT_READS, SHAPES, USES, fit, metered, samples
+
+import slce_xp
+from slce_xp import _plan, _xp
+from slce_xp._plan import format_bytes
+
+DEVICES = [
+    "torch-device",
+    pytest.param("cupy", marks=pytest.mark.gpu),
+    pytest.param("torch-cuda", marks=pytest.mark.gpu),
+]
+on_devices = pytest.mark.parametrize("xp", DEVICES, indirect=True)
+FORMS = list(FIT_READS)
+
+
+# ---------------------------------------------------------------- host reads
+
+
+@on_devices
+@pytest.mark.parametrize("n_classes", [3, 90])
+@pytest.mark.parametrize("size", [(400, 100), (200, 500)], ids=["tall", "wide"])
+@pytest.mark.parametrize("solver", FORMS)
+def test_host_reads_of_a_fit(xp, dtype, solver, size, n_classes):
+    X, y = samples(*size, n_classes, dtype)
+    x, on_device = xp.array(X), xp.array(y)
+    with metered(xp) as found:
+        model = fit(x, y, solver)
+    assert model.solver == solver
+    # Of the Gram form with more samples than features all eigenvalues are looked at.
+    expected = FIT_READS[solver] + model.passes + (solver == "gram" and size[0] > size[1])
+    assert found.reads == expected
+    with metered(xp) as found:
+        fit(x, on_device, solver)
+    assert found.reads == expected + 1
+
+
+@on_devices
+def test_each_pass_reads_once(xp):
+    X, y = samples(600, 300, 5)
+    x = xp.array(X)
+    for passes in (1, 2, 4):
+        with metered(xp) as found:
+            assert fit(x, y, "krylov", max_iter=passes).passes == passes
+        assert found.reads == FIT_READS["krylov"] + passes
+
+
+@on_devices
+@pytest.mark.parametrize("use", USES)
+def test_host_reads_of_a_model_in_use(xp, use):
+    X, y = samples(300, 60, 4)
+    x = xp.array(X)
+    model = slce_xp.fit(x, y)
+    call, reads = USES[use]
+    with metered(xp) as found:
+        call(model, x)
+    assert found.reads == reads
+
+
+# ---------------------------------------------------------------- bytes
+
+
+@on_devices
+@pytest.mark.parametrize(("solver", "n", "d", "n_classes"), SHAPES)
+def test_the_peak_is_what_the_plan_says(xp, dtype, solver, n, d, n_classes):
+    X, y = samples(n, d, n_classes, dtype)
+    x = xp.array(X)
+    with metered(xp) as found:
+        plan = fit(x, y, solver).plan
+    assert found.peak <= 1.2 * plan.bytes
+    assert plan.bytes <= 1.5 * found.peak
+
+
+@on_devices
+@pytest.mark.parametrize(
+    ("solver", "n", "d"), [("scatter", 20_000, 200), ("gram", 400, 9_000), ("krylov", 400, 9_000)]
+)
+@pytest.mark.parametrize("kind", ["far", "integers"])
+def test_blocks_that_are_made_come_on_top(xp, solver, n, d, kind):
+    X, y = samples(n, d, 5, "float32")
+    X = X + 1e3 if kind == "far" else (10 * X).astype(np.int8)
+    x = xp.array(X)
+    with metered(xp) as found:
+        plan = fit(x, y, solver).plan
+    assert found.peak <= 1.2 * (plan.bytes + plan.block_bytes)
+    assert found.peak <= 0.5 * X.size * _plan.ITEMSIZES[plan.dtype]  # no copy of X
+
+
+def test_x_on_the_device_is_never_copied_there_again():
+    with budgets.make_backend("torch-device") as xp:
+        X, y = samples(2_000, 400, 5)
+        x = xp.array(X)
+        for solver in FORMS:
+            xp.books.reset()
+            fit(x, y, solver)
+            assert xp.books.h2d_bytes <= 0.1 * X.nbytes  # labels and small problems
+        xp.books.reset()
+        slce_xp.fit(X, y, backend="torch", device="sim", solver="scatter")
+        assert X.nbytes <= xp.books.h2d_bytes <= X.nbytes + 3 * y.nbytes
+
+
+@on_devices
+@pytest.mark.parametrize("solver", FORMS)
+def test_a_device_agrees_with_the_host_signs_included(xp, dtype, solver):
+    X, y = oracle.blobs(300, 120, 5, seed=21, separation=4.0)
+    X = X.astype(dtype)
+    there, here = slce_xp.fit(xp.array(X), y, solver=solver), slce_xp.fit(X, y, solver=solver)
+    atol = {"float32": 1e-3, "float64": 1e-8}[dtype]  # the angles that the core promises
+    np.testing.assert_allclose(xp.numpy(there.components), here.components, atol=atol)
+    np.testing.assert_allclose(xp.numpy(there.eigenvalues), here.eigenvalues, rtol=atol)
+
+
+# ---------------------------------------------------------------- memory that is not there
+
+
+def limit_room(xp, monkeypatch, size):
+    """Leave `size` bytes on the device beside what it holds."""
+    if xp.label == "torch-device":
+        xp.books.capacity = xp.books.live_bytes + size
+        return lambda: setattr(xp.books, "capacity", None)
+    if xp.label == "cupy":
+        import cupy
+
+        gc.collect()  # what tests before this one left would be freed on the way
+        pool = cupy.get_default_memory_pool()
+        pool.free_all_blocks()
+        before = pool.get_limit()
+        pool.set_limit(size=pool.used_bytes() + size)
+        return lambda: pool.set_limit(size=before)
+    monkeypatch.setattr(_xp, "free_bytes", lambda place: size)
+    return lambda: None
+
+
+@on_devices
+def test_less_room_on_the_device_takes_a_smaller_form(xp, monkeypatch):
+    X, y = samples(801, 20_531, 5)
+    x = xp.array(X)
+    wanted = slce_xp.plan(801, 20_531, 5, "positive", "float32")
+    room = int(1.2 * wanted.bytes) - 1
+    give_back = limit_room(xp, monkeypatch, room)
+    try:
+        with metered(xp) as found:
+            model = slce_xp.fit(x, y, "positive")
+    finally:
+        give_back()
+    assert (wanted.form, model.solver) == ("gram", "krylov")
+    assert "fits into memory" in model.plan.reason
+    assert found.peak <= room
+
+
+@on_devices
+@pytest.mark.parametrize("solver", ["auto", *FORMS])
+@pytest.mark.parametrize("moved", [False, True], ids=["there", "to be moved"])
+def test_a_fit_without_room_is_refused_before_any_work(xp, monkeypatch, solver, moved):
+    X, y = samples(900, 700, 5)
+    X[:] = np.nan  # any look at it would complain
+    x = X if moved else xp.array(X)
+    options = {"backend": xp.name, "device": xp.device} if moved else {}
+    # Under half of what the leanest form needs, or not even that much beside X.
+    give_back = limit_room(xp, monkeypatch, 200_000 + (X.nbytes if moved else 0))
+    try:
+        with metered(xp) as found, pytest.raises(MemoryError) as error:
+            slce_xp.fit(x, y, solver=solver, **options)
+    finally:
+        give_back()
+    assert re.search("device must have room for X.*it has 200 kB .*float32", str(error.value))
+    assert found.reads == 0
+    assert found.peak <= 4096
+
+
+@on_devices
+def test_what_fits_exactly_is_not_refused(xp, monkeypatch):
+    X, y = samples(900, 700, 5)
+    x = xp.array(X)
+    for solver in FORMS:
+        plan = _plan.choose(900, 700, 5, 4, "float32", _plan.Limits(), solver)
+        room = int(1.2 * (plan.bytes + plan.block_bytes)) + 1024
+        give_back = limit_room(xp, monkeypatch, room)
+        try:
+            assert fit(x, y, solver).solver == solver
+        finally:
+            give_back()
+
+
+@pytest.mark.parametrize("xp", DEVICES[:2], indirect=True)
+@pytest.mark.parametrize("solver", FORMS)
+def test_a_library_that_runs_out_of_memory_is_told_in_our_words(xp, monkeypatch, solver):
+    X, y = samples(900, 700, 5)
+    x = xp.array(X)
+    before = xp.books.live_bytes if xp.books else 0
+    give_back = limit_room(xp, monkeypatch, 300_000)
+    monkeypatch.setattr(_xp, "free_bytes", lambda place: None)  # as if nobody could know
+    try:
+        with pytest.raises(MemoryError, match=r"ran out of memory \(.*use float32") as error:
+            fit(x, y, solver)
+        assert type(error.value) is MemoryError
+        if xp.books:  # nothing is held by the frames of an error that someone keeps
+            assert xp.books.live_bytes <= before + 10_000
+    finally:
+        give_back()
+    assert fit(x, y, solver).solver == solver  # nothing is left behind
+
+
+def test_transform_tells_it_too():
+    with budgets.make_backend("torch-device") as xp:
+        X, y = samples(900, 700, 5)
+        x = xp.array(X)
+        model = slce_xp.fit(x, y)
+        xp.books.capacity = xp.books.live_bytes + 1000
+        with pytest.raises(MemoryError, match="ran out of memory"):
+            model.transform(x)
+
+
+def test_more_passes_than_planned_stay_within_the_room():
+    with budgets.make_backend("torch-device") as xp:
+        X, y = oracle.blobs(3000, 1000, 6, separation=0.1, decay=0.0)
+        x = xp.array(X)
+        plan = _plan.choose(3000, 1000, 6, 5, "float64", _plan.Limits(), "krylov")
+        room = int(1.2 * (plan.bytes + plan.block_bytes))
+        xp.books.capacity = xp.books.live_bytes + room
+        with metered(xp) as found, pytest.warns(slce_xp.ConvergenceWarning):
+            slce_xp.fit(x, y, "positive", solver="krylov", tol=1e-13)
+        assert found.peak <= room
+
+
+# ---------------------------------------------------------------- full precision
+
+
+def test_torch_multiplies_in_full_precision_and_forgets_nothing(monkeypatch):
+    torch = pytest.importorskip("torch")
+    products = torch.backends.cuda.matmul
+    seen = set()
+    matmul = torch.Tensor.__matmul__
+    monkeypatch.setattr(
+        torch.Tensor,
+        "__matmul__",
+        lambda a, b: seen.add(products.fp32_precision) or matmul(a, b),
+    )
+    X, y = samples(60, 20, 3)
+    before = products.fp32_precision
+    products.fp32_precision = "tf32"
+    try:
+        model = slce_xp.fit(torch.asarray(X), y)
+        model.reconstruct(torch.asarray(X))
+        assert seen == {"ieee"}
+        assert products.fp32_precision == "tf32"
+        with pytest.raises(ValueError, match="finite"):
+            slce_xp.fit(torch.full((4, 2), torch.nan), [0, 0, 1, 1])
+        assert products.fp32_precision == "tf32"
+    finally:
+        products.fp32_precision = before
+
+
+def test_jax_multiplies_in_full_precision(monkeypatch):
+    jax = pytest.importorskip("jax")
+    X, y = samples(60, 20, 3)
+    x = jax.numpy.asarray(X)
+    seen = set()
+    matmul = type(x).__matmul__
+
+    def spy(a, b):
+        seen.add(jax.config.jax_default_matmul_precision)
+        return matmul(a, b)
+
+    monkeypatch.setattr(type(x), "__matmul__", spy)
+    slce_xp.fit(x, y).reconstruct(x)
+    assert seen == {"highest"}
+
+
+# ---------------------------------------------------------------- what the README says
+
+
+@pytest.mark.parametrize("xp", DEVICES[:2], indirect=True)
+def test_the_readme_has_these_figures(xp):
+    text = (pathlib.Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
+    column = {"torch-device": 6, "cupy": 7}[xp.label]
+    for shape, reads, peak, plan in budgets.rows(xp):
+        line = next(line for line in text.splitlines() if line.startswith(f"| {shape} |"))
+        cells = [cell.strip() for cell in line.split("|")]
+        assert cells[4:6] == [reads, plan]
+        assert cells[column] == peak
+    assert format_bytes(65_800_000) in text
