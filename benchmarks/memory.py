@@ -365,7 +365,7 @@ def run_group(group: list[Point]) -> list[dict[str, Any]]:
 def devices(backends: list[str]) -> dict[str, str]:
     """Where each backend runs, and how its bytes were found."""
     found = dict.fromkeys(ON_CPU, "CPU, memray")
-    found[FAKE] = "no GPU: fake tensors; workspaces of kernels not seen, no times"
+    found[FAKE] = "no GPU: fake tensors, workspace of eigh as LAPACK's, no times"
     if "cupy" in backends:
         runtime = importlib.import_module("cupy").cuda.runtime
         name = runtime.getDeviceProperties(0)["name"].decode()

@@ -54,8 +54,7 @@ class Plan:
         Estimated floating-point operations.
     bytes : int
         Estimated peak of bytes allocated beside X, where X is. The workspace of a dense
-        eigensolver is counted as LAPACK's: twice its matrix. NumPy's works in double precision
-        and takes more than that for float32.
+        eigensolver is counted as LAPACK's: twice its matrix.
     block_bytes : int
         What comes on top for integers and for data far from the origin, which are converted
         or shifted block by block.

@@ -32,7 +32,7 @@ def solve(operator: CentroidOperator, request: Request) -> Solution:
     diagonal *= ridge
     gram += diagonal
     del diagonal  # each is as large as what follows
-    factor = xp.linalg.cholesky(gram)
+    factor = _xp.cholesky(gram)
     del gram
     matrix = gram_of(math.sqrt(2.0) * operator.class_sums(factor))
     matrix -= gram_of(factor)

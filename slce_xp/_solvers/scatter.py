@@ -24,6 +24,7 @@ def solve(operator: CentroidOperator, request: Request) -> Solution:
     # Zero eigenvalues: the data do not span R^d. Any mixture of the null space would do, so
     # the whole of it is taken and seeded directions are projected onto it.
     if values.shape[0] < d:
+        del vectors
         values, vectors = _xp.largest_eigenpairs(matrix, d)
     positive = _linalg.count(values > zero, values)
     null = _linalg.count(xp.abs(values) <= zero, values)
