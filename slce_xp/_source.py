@@ -68,12 +68,9 @@ class ArraySource:
     def _blocks(
         self, count: int, width: int, made: int, are_views: Callable[[Any], bool]
     ) -> Iterator[slice]:
-        if self._x.dtype != self.dtype:
+        if self._x.dtype != self.dtype or not are_views(self.place.xp):
             made += width
-        length = self.block_length(made)
-        if length < count and not are_views(self.place.xp):
-            length = self.block_length(made + width)
-        return _blocks(count, length)
+        return _blocks(count, self.block_length(made))
 
     def block_length(self, width: int) -> int:
         """How many lines of `width` numbers make a block."""

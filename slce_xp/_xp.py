@@ -221,7 +221,15 @@ def from_host(values: np.ndarray, place: Place, dtype: Any = None) -> Array:
     ):
         # Torch refuses negative strides and warns that it could write to read-only memory.
         values = values.copy()
-    return xp.asarray(values, dtype=dtype, device=device)
+    try:
+        return xp.asarray(values, dtype=dtype, device=device)
+    except (TypeError, ValueError) as error:
+        if values.dtype != np.float64:
+            raise
+        raise TypeError(
+            f"{place} cannot hold float64 ({_first_line(error)}); fit in single precision there, "
+            "with X.astype('float32')"
+        ) from error
 
 
 def move(x: Array, place: Place) -> Array:
@@ -247,7 +255,7 @@ def _is_accelerator(place: Place) -> bool:
 
 
 def row_slices_are_views(xp: ModuleType) -> bool:
-    """Whether some rows of a matrix take no memory of their own: JAX copies them."""
+    """Whether some rows of a matrix can be multiplied without a copy: XLA may make one."""
     return not compat.is_jax_namespace(xp)
 
 

@@ -145,6 +145,17 @@ def test_jax_without_x64_computes_in_float32():
     np.testing.assert_allclose(model.to("numpy").components, REFERENCE.components, atol=1e-5)
 
 
+def test_a_device_without_float64_says_so():
+    with make_backend("strict-single") as there:
+        options = {"backend": there.name, "device": "no_float64"}
+        message = r"array_api_strict on no_float64 cannot hold float64 .*astype\('float32'\)"
+        with pytest.raises(TypeError, match=message):
+            slce_xp.fit(X, CODES, **options)
+        with pytest.raises(TypeError, match=message):
+            REFERENCE.to(**options)
+        check_lives(slce_xp.fit(X.astype(np.float32), CODES, **options), there, "float32")
+
+
 # ---------------------------------------------------------------- what is not there
 
 
