@@ -32,6 +32,10 @@ def fit(
     max_iter: int = 50,
     max_memory: int | str | None = None,
     random_state: int = 0,
+    sample_weight: Any = None,
+    class_weight: str | dict[Any, float] | None = None,
+    unlabeled: Any = None,
+    unlabeled_weight: float = 1.0,
 ) -> Model:
     r"""Fit a Supervised Linear Centroid-Encoder.
 
@@ -74,6 +78,18 @@ def fit(
     random_state : int
         Seed for directions that are arbitrary by nature (null space of X) and for the start
         block of the matrix-free form.
+    sample_weight : array or list, shape (n,), optional
+        What each sample counts in means and scatters; 2 is as good as two such samples, 0 as none.
+    class_weight : "balanced" or dict, optional
+        Weights by label that multiply those of the samples; "balanced" gives all classes the same
+        weight in total.
+    unlabeled : optional
+        The value in y that marks a sample without a label, or "missing" for None and NaN. Such
+        samples add their own reconstruction to the loss, as in PCA:
+        :math:`M = 2 S_b - S_t(\text{labelled}) + \lambda S_t(\text{unlabelled})`, centred on all
+        samples. More than K − 1 eigenvalues may then be positive. By default no value is special.
+    unlabeled_weight : float
+        That λ ≥ 0.
 
     Returns
     -------
@@ -99,9 +115,9 @@ def fit(
     matrix = _validate.as_matrix(X)
     _validate.check_sizes(matrix)
     n, d = matrix.shape
-    labels = _validate.as_labels(y, n)
+    labels = _validate.as_labels(y, n, sample_weight, class_weight, unlabeled, unlabeled_weight)
     n_classes = len(labels.classes)
-    k = _validate.as_component_count(n_components, n_classes, d)
+    k = _validate.as_component_count(n_components, n_classes, d, labels.n_unlabeled == 0)
     seed = _validate.as_seed(random_state)
     max_iter = _validate.as_count(max_iter, "max_iter", 1)
     memory = _plan.parse_bytes(max_memory)
@@ -128,8 +144,7 @@ def fit(
             plan = _dense_plan(plan, limits)
             operator, solution = _solve(plan, source, labels, request, seed)
         vectors = _linalg.fix_signs(solution.vectors)
-        total_loss = place.xp.sum(operator.between * operator.between)
-        host = _linalg.read(solution.eigenvalues, total_loss)
+        host = _linalg.read(solution.eigenvalues, operator.total_loss())
 
     n_positive = int((host[0] > solution.zero).sum())
     _tell_useless(n_components, k, n_positive)
@@ -142,6 +157,8 @@ def fit(
         centroids=operator.centroids,
         classes=labels.classes,
         counts=_xp.from_host(labels.counts, place),
+        weights=operator.class_weights,
+        n_unlabeled=labels.n_unlabeled,
         n_positive=n_positive,
         total_loss=float(host[1]),
         plan=plan,

@@ -37,7 +37,7 @@ def read(*arrays: Array) -> list[np.ndarray]:
     return [part.reshape(a.shape) for part, a in zip(parts, arrays, strict=True)]
 
 
-def zero_level(trace: float, mean_square: float, n: int, dtype: Any) -> float:
+def zero_level(trace: float, mean_square: float, weight: float, dtype: Any) -> float:
     """Magnitude below which an eigenvalue of M counts as zero.
 
     Parameters
@@ -46,13 +46,14 @@ def zero_level(trace: float, mean_square: float, n: int, dtype: Any) -> float:
         Of S_t or of X Xᵀ of the centred data: they have the same.
     mean_square : float
         ‖mean‖². The mean is rounded, so centred constant data are not quite zero.
-    n : int
+    weight : float
+        Of all samples: n where they have none.
     dtype : dtype
         Of the array library.
     """
     info = np.finfo(_xp.dtype_name(dtype))
     eps = float(info.eps)
-    level = ZERO_EPS * eps * trace + eps * eps * n * mean_square
+    level = ZERO_EPS * eps * trace + eps * eps * weight * mean_square
     if not math.isfinite(level):
         raise _validate.too_large(_xp.dtype_name(dtype))
     # Never zero itself: the Gram form factors with a ridge of this size.

@@ -19,7 +19,7 @@ class ConvergenceWarning(UserWarning):
     """A fit that stopped before its residuals were as small as asked for."""
 
 
-_ARRAYS = ("components", "eigenvalues", "mean", "centroids", "counts")
+_ARRAYS = ("components", "eigenvalues", "mean", "centroids", "counts", "weights")
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -49,6 +49,10 @@ class Model:
         The labels, sorted, on the host.
     counts : array of integers, shape (K,)
         Samples per class.
+    weights : array, shape (K,)
+        The weight of each class: its count where samples have no weights.
+    n_unlabeled : int
+        Samples without a label.
     n_positive : int
         How many of the returned eigenvalues are positive beyond rounding.
     total_loss : float
@@ -83,6 +87,8 @@ class Model:
     centroids: Array
     classes: np.ndarray
     counts: Array
+    weights: Array
+    n_unlabeled: int
     n_positive: int
     total_loss: float
     plan: Plan
@@ -135,11 +141,16 @@ class Model:
         """The leading eigenvalues of 2·S_b, shape (k,): upper bounds of `eigenvalues`.
 
         2·S_b is positive semi-definite of rank at most K − 1 (Properties 1 and 2), so from
-        the K-th on the bound is zero and no eigenvalue is positive (Property 3).
+        the K-th on the bound is zero and no eigenvalue is positive (Property 3). Samples without
+        a label lift the bound: then it is an error to ask for it.
         """
+        if self.n_unlabeled:
+            raise ValueError(
+                f"eigenvalue_bounds hold where every sample has a label; {self.n_unlabeled} of "
+                "this fit had none. Fit without unlabeled="
+            )
         xp, device = self._place
-        counts = xp.astype(self.counts, self.mean.dtype)
-        between = xp.sqrt(counts)[:, None] * (self.centroids - self.mean)
+        between = xp.sqrt(self.weights)[:, None] * (self.centroids - self.mean)
         n_classes, d = between.shape
         gram = between @ between.T if n_classes <= d else between.T @ between
         k = min(self.n_components, gram.shape[0])
@@ -157,7 +168,8 @@ class Model:
         return "\n".join(
             [
                 f"SLCE model: {self.n_features} features → {k} component{'s' * (k != 1)}",
-                f"  fitted on    {self.n_samples} samples of {len(self.classes)} classes",
+                f"  fitted on    {self.n_samples} samples of {len(self.classes)} classes"
+                + (f", {self.n_unlabeled} without a label" if self.n_unlabeled else ""),
                 f"  solved by    {self.solver} form{self._effort()}, {self._place}, "
                 f"{_xp.dtype_name(self.mean.dtype)}",
                 f"  eigenvalues  {values}{', …' * (k > 6)}" if k else "  eigenvalues  none",
@@ -292,6 +304,7 @@ class Model:
         facts = {
             "classes": kind,
             "n_positive": self.n_positive,
+            "n_unlabeled": self.n_unlabeled,
             "total_loss": self.total_loss,
             "plan": dataclasses.asdict(self.plan),
             "passes": self.passes,
@@ -338,6 +351,7 @@ def _from_contents(facts: dict[str, Any], contents: dict[str, np.ndarray]) -> Mo
         **{name: contents[name] for name in _ARRAYS},
         classes=_files.unpack_labels(contents["classes"], facts["classes"]),
         n_positive=int(facts["n_positive"]),
+        n_unlabeled=int(facts["n_unlabeled"]),
         total_loss=float(facts["total_loss"]),
         plan=Plan(**facts["plan"]),
         passes=int(facts["passes"]),
@@ -351,6 +365,7 @@ def _from_contents(facts: dict[str, Any], contents: dict[str, np.ndarray]) -> Mo
         "mean": (d,),
         "centroids": (n_classes, d),
         "counts": (n_classes,),
+        "weights": (n_classes,),
     }
     if not 0 <= model.n_positive <= k:
         raise ValueError(f"its n_positive is {model.n_positive} of {k}")

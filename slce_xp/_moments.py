@@ -37,30 +37,39 @@ class Moments:
 
     Attributes
     ----------
-    n : int
-    counts : array, shape (K,), floating
+    weight : float
+        Σ w over all samples: their number where none has a weight.
+    weights : array, shape (K,), floating
+        The same for each class.
     shift : array, shape (d,), or None
         None stands for zero.
     sums : array, shape (K, d)
-        Σ (x − shift) over the samples of each class.
+        Σ w (x − shift) over the samples of each class.
+    rest : array, shape (d,), or None
+        The same over samples of no class.
     second : array, shape (d, d), or None
-        Σ (x − shift)(x − shift)ᵀ over all samples.
+        Σ s w (x − shift)(x − shift)ᵀ over all samples, with s = 1, or −λ without a label.
     mean_square : float
         About ‖mean‖²: subtracting the mean rounds even where the data are constant.
+    rest_square : array, shape (), or None
+        Σ w ‖x − shift‖² over samples without a label.
     """
 
-    n: int
-    counts: Array
+    weight: float
+    weights: Array
     shift: Array | None
     sums: Array
+    rest: Array | None
     second: Array | None
     mean_square: float
+    rest_square: Array | None
 
     @cached_property
     def offset(self) -> Array:
         """The mean, seen from the shift."""
         xp, _ = _xp.place_of(self.sums)
-        return xp.sum(self.sums, axis=0) / self.n
+        total = xp.sum(self.sums, axis=0)
+        return (total if self.rest is None else total + self.rest) / self.weight
 
     def shifted(self, rows: Array) -> Array:
         """Rows seen from the shift."""
@@ -74,33 +83,51 @@ class Moments:
     @property
     def centroids(self) -> Array:
         """The class means, shape (K, d)."""
-        centroids = self.sums / self.counts[:, None]
+        centroids = self.sums / self.weights[:, None]
         return centroids if self.shift is None else self.shift + centroids
 
     @property
     def between(self) -> Array:
-        """B, shape (K, d), rows √n_j (c_j − m): the between-class scatter is BᵀB."""
+        """B, shape (K, d), rows √W_j (c_j − m): the between-class scatter is BᵀB."""
         xp, _ = _xp.place_of(self.sums)
-        root = xp.sqrt(self.counts)[:, None]
+        root = xp.sqrt(self.weights)[:, None]
         return self.sums / root - root * self.offset
+
+    def rest_scatter(self, rest_weight: float) -> Array:
+        """Σ w ‖x − m‖² over the samples without a label, whose weight that is."""
+        xp, _ = _xp.place_of(self.sums)
+        cross = xp.sum(self.rest * self.offset)
+        return self.rest_square - 2.0 * cross + rest_weight * xp.sum(self.offset * self.offset)
 
 
 def class_moments(source: ArraySource, labels: Labels, *, second: bool = False) -> Moments:
     """One pass over X."""
     xp, _ = source.place
+    n_classes = len(labels.classes)
     shift, mean_square = _find_shift(source, second)
-    sums, total = _sums(source, labels, shift, second)
+    sums, total, rest_square = _sums(source, labels, labels.weights, shift, second)
     # Any NaN or infinity in X reaches the sums, so finite sums prove a finite X.
     if not bool(_xp.to_host(xp.all(xp.isfinite(sums)))):
         source.raise_if_not_finite()
         raise _validate.too_large(_xp.dtype_name(source.dtype))
-    counts = _xp.from_host(labels.counts, source.place, source.dtype)
-    return Moments(source.n, counts, shift, sums, total, mean_square)
+    weights = labels.counts
+    if labels.has_others or labels.weights is not None:
+        weights = np.bincount(labels.codes, labels.weights, minlength=labels.height)
+    return Moments(
+        float(weights.sum()),
+        _xp.from_host(weights[:n_classes], source.place, source.dtype),
+        shift,
+        sums if labels.height == n_classes else sums[:n_classes, :],
+        None if labels.height == n_classes else sums[n_classes, :],
+        total,
+        mean_square,
+        rest_square,
+    )
 
 
-def sum_by_class(source: ArraySource, labels: Labels) -> Array:
-    """Sum the rows of each class, (n, d) ↦ (K, d)."""
-    return _sums(source, labels, None, second=False)[0]
+def sum_by_class(source: ArraySource, labels: Labels, weights: np.ndarray | None) -> Array:
+    """Sum the rows of each class, times their weights, (n, d) ↦ (K, d)."""
+    return _sums(source, labels, weights, None, second=False)[0][: len(labels.classes), :]
 
 
 def _find_shift(source: ArraySource, second: bool) -> tuple[Array | None, float]:
@@ -122,35 +149,63 @@ def _shifted(rows: Array, shift: Array | None) -> Array:
 
 
 def _sums(
-    source: ArraySource, labels: Labels, shift: Array | None, second: bool
-) -> tuple[Array, Array | None]:
-    n_classes = labels.counts.shape[0]
-    if n_classes > ONE_HOT_CLASSES:  # a one-hot product would cost more with every class
-        sums = _sum_in_class_order(source, labels.codes, labels.counts, shift)
-        return sums, _second_moment(source, shift) if second else None
-    codes = _xp.from_host(labels.codes, source.place)
-    sums = total = None
-    # One-hot rows, and the mask of bytes that they are made from.
-    hot = n_classes + -(-n_classes // 4)
-    for block in source.row_blocks(hot + _copied(source, shift)):
-        rows = _shifted(source.rows(block), shift)
-        sums = add(sums, one_hot(codes[block], n_classes, source) @ rows)
-        if second:
-            total = add(total, gram_of(rows))
-        del rows  # before the next block is made, not after
-    return sums, total
+    source: ArraySource,
+    labels: Labels,
+    weights: np.ndarray | None,
+    shift: Array | None,
+    second: bool,
+) -> tuple[Array, Array | None, Array | None]:
+    """Sums by code, the second moment, and the squares of samples without a label."""
+    xp, _ = source.place
+    few = labels.height <= ONE_HOT_CLASSES + 1  # a one-hot product costs more with every class
+    squared = labels.n_unlabeled > 0 and weights is labels.weights
+    if few:
+        codes = _xp.from_host(labels.codes, source.place)
+    row_weights = _put(weights, source)
+    scale = _put(_scatter_weights(labels), source) if second else None
+    rest = _put(_rest_weights(labels), source) if squared else None
+    sums = total = squares = None
+    made = labels.height + -(-labels.height // 4) if few else 0  # one-hot rows, a mask of bytes
+    made += source.d * ((shift is not None) + squared + (scale is not None))
+    if few or second or squared:
+        for block in source.row_blocks(made):
+            rows = _shifted(source.rows(block), shift)
+            if few:
+                hot = one_hot(codes[block], labels.height, source)
+                hot = hot if row_weights is None else hot * row_weights[block]
+                sums = add(sums, hot @ rows)
+                del hot
+            if second:
+                total = add(total, _weighted_gram(rows, None if scale is None else scale[block]))
+            if rest is not None:
+                squares = add(squares, xp.sum(xp.sum(rows * rows, axis=1) * rest[block]))
+            del rows  # before the next block is made, not after
+    if not few:
+        counts = np.bincount(labels.codes, minlength=labels.height)
+        sums = _sum_in_class_order(source, labels.codes, counts, shift, weights)
+    return sums, total, squares
 
 
-def _second_moment(source: ArraySource, shift: Array | None) -> Array:
-    total = None
-    for block in source.row_blocks(_copied(source, shift)):
-        total = add(total, gram_of(_shifted(source.rows(block), shift)))
-    return total
+def _weighted_gram(rows: Array, weights: Array | None) -> Array:
+    return gram_of(rows) if weights is None else rows.T @ (rows * weights[:, None])
 
 
-def _copied(source: ArraySource, shift: Array | None) -> int:
-    """Numbers per row that shifting makes."""
-    return 0 if shift is None else source.d
+def _put(values: np.ndarray | None, source: ArraySource) -> Array | None:
+    return None if values is None else _xp.from_host(values, source.place, source.dtype)
+
+
+def _scatter_weights(labels: Labels) -> np.ndarray | None:
+    """What each sample's scatter counts in S_t: its weight, with a sign."""
+    signs, weights = labels.signs, labels.weights
+    if signs is None or weights is None:
+        return weights if signs is None else signs
+    product: np.ndarray = signs * weights
+    return product
+
+
+def _rest_weights(labels: Labels) -> np.ndarray:
+    without: np.ndarray = (labels.codes == len(labels.classes)).astype(np.float64)
+    return without if labels.weights is None else np.multiply(without, labels.weights)
 
 
 def one_hot(codes: Array, height: int, source: ArraySource) -> Array:
@@ -163,7 +218,11 @@ def one_hot(codes: Array, height: int, source: ArraySource) -> Array:
 
 
 def _sum_in_class_order(
-    source: ArraySource, codes: np.ndarray, counts: np.ndarray, shift: Array | None
+    source: ArraySource,
+    codes: np.ndarray,
+    counts: np.ndarray,
+    shift: Array | None,
+    weights: np.ndarray | None,
 ) -> Array:
     """Class sums without an n × K matrix: rows are gathered class by class.
 
@@ -187,6 +246,8 @@ def _sum_in_class_order(
         rows = _shifted(source.gather(_xp.from_host(np.pad(members, padding), source.place)), shift)
         local = np.pad(codes[members] - first, padding, constant_values=length)  # no such row
         marks = one_hot(_xp.from_host(local, source.place), width, source)
+        if weights is not None:
+            marks = marks * _put(np.pad(weights[members], padding), source)
         partial_sums.append(marks @ rows)
         owners.append(np.arange(first, first + n_classes))
         useful.append(np.arange(height, height + n_classes))
@@ -197,7 +258,7 @@ def _sum_in_class_order(
     if owner.shape[0] == counts.shape[0]:
         return sums
     # Large classes came in parts: sum the parts, which are far fewer than the rows.
-    return _sum_in_class_order(ArraySource(sums), owner, np.bincount(owner), None)
+    return _sum_in_class_order(ArraySource(sums), owner, np.bincount(owner), None, None)
 
 
 def _pieces(counts: np.ndarray, length: int) -> Iterator[tuple[int, int]]:

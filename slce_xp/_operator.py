@@ -10,6 +10,8 @@ import math
 from collections.abc import Iterator
 from functools import cached_property
 
+import numpy as np
+
 from slce_xp import _linalg, _xp
 from slce_xp._linalg import add, gram_of
 from slce_xp._moments import Moments, one_hot, sum_by_class
@@ -32,6 +34,8 @@ class CentroidOperator:
         self._labels = labels
         self._moments = moments
         self._seed = seed
+        self._root = _put_root(labels.weights, source)  # √w, where samples have weights
+        self._signs = _put(labels.signs, source)
         self.place = source.place
         self.n, self.d = source.n, source.d
         self.mean = moments.mean
@@ -54,36 +58,99 @@ class CentroidOperator:
         xp, _ = self.place
         second, offset = self._moments.second, self._moments.offset
         self._moments = dataclasses.replace(self._moments, second=None)
-        trace = xp.linalg.trace(second) - self.n * xp.sum(offset * offset)
-        # S_t is the second moment without n·offset·offsetᵀ: one more row beside those of B.
-        rows = [math.sqrt(2.0) * self.between, math.sqrt(self.n) * offset[None, :]]
+        weight = self._moments.weight
+        if not self.is_supervised:
+            return self._take_signed_matrix(second)
+        trace = xp.linalg.trace(second) - weight * xp.sum(offset * offset)
+        # S_t is the second moment without W·offset·offsetᵀ: one more row beside those of B.
+        rows = [math.sqrt(2.0) * self.between, math.sqrt(weight) * offset[None, :]]
         matrix = gram_of(xp.concat(rows, axis=0))
         matrix -= second
         return matrix, trace
 
+    def _take_signed_matrix(self, second: Array) -> tuple[Array, Array]:
+        """The same with samples without a label, whose scatter enters with the other sign."""
+        xp, _ = self.place
+        offset, sums = self._moments.offset, xp.sum(self._moments.sums, axis=0)
+        factor = self._labels.unlabeled_weight
+        # Σ s w (x − m)(x − m)ᵀ = second − q·oᵀ − o·qᵀ + Q·o·oᵀ, where q = Σ s w (x − shift) and
+        # Q = Σ s w, with s = 1, or −λ without a label.
+        rest: Array = self._moments.rest
+        total = sums - factor * rest
+        weight = self._moments.weight - (1.0 + factor) * self._rest_weight
+        left = xp.stack([total, offset, offset])
+        matrix = left.T @ xp.stack([offset, total, -weight * offset])
+        matrix += gram_of(math.sqrt(2.0) * self.between)
+        matrix -= second
+        signed = xp.linalg.trace(second) - 2.0 * xp.sum(total * offset)
+        signed = signed + weight * xp.sum(offset * offset)
+        return matrix, signed + 2.0 * factor * self._rest_scatter  # of absolute weights
+
+    @property
+    def is_supervised(self) -> bool:
+        """Whether every sample that counts has a label."""
+        return self._signs is None
+
+    @property
+    def _rest_weight(self) -> float:
+        labels = self._labels
+        without = labels.codes == len(labels.classes)
+        return float(without.sum() if labels.weights is None else labels.weights[without].sum())
+
+    @property
+    def _rest_scatter(self) -> Array:
+        return self._moments.rest_scatter(self._rest_weight)
+
+    def total_loss(self) -> Array:
+        """The loss without any component, shape (): tr(S_b), and λ·tr(S_t) of the unlabelled."""
+        xp, _ = self.place
+        loss = xp.sum(self.between * self.between)
+        if self.is_supervised:
+            return loss
+        return loss + self._labels.unlabeled_weight * self._rest_scatter
+
+    @property
+    def class_weights(self) -> Array:
+        """The weight of each class, shape (K,): its number of samples where none has a weight."""
+        return self._moments.weights
+
     def zero_level(self, trace: float) -> float:
         """Magnitude below which an eigenvalue of M counts as zero, given the trace of S_t."""
-        return _linalg.zero_level(trace, self._moments.mean_square, self.n, self.dtype)
+        moments = self._moments
+        return _linalg.zero_level(trace, moments.mean_square, moments.weight, self.dtype)
 
     def gram(self) -> Array:
-        """G = X Xᵀ of the centred data, shape (n, n), summed over column blocks."""
+        """G = X Xᵀ of the centred data, rows times √w, shape (n, n), summed over column blocks."""
         total = None
         for block in self._source.column_blocks(self.n):
             total = add(total, gram_of(self._centred_columns(block).T))
         return total
 
     def class_sums(self, values: Array) -> Array:
-        """Class sums over √n_j of values per sample, (n, r) ↦ (K, r)."""
+        """Class sums of √w times values per sample, over √W_j: (n, r) ↦ (K, r)."""
         xp, _ = self.place
-        sums = sum_by_class(ArraySource(values), self._labels)
-        return sums / xp.sqrt(self._moments.counts)[:, None]
+        weights = self._labels.weights
+        root = None if weights is None else np.sqrt(weights)
+        sums = sum_by_class(ArraySource(values), self._labels, root)
+        return sums / xp.sqrt(self._moments.weights)[:, None]
+
+    def signed_gram(self, values: Array) -> Array:
+        """VᵀSV with S the signs of samples: 1, or −λ without a label; (n, r) ↦ (r, r)."""
+        return gram_of(values) if self._signs is None else values.T @ self._signed(values)
 
     def reflect(self, values: Array) -> Array:
-        """D·W with D = 2P − I, where P replaces each row by its class mean: (n, j) ↦ (n, j)."""
-        xp, _ = self.place
-        counts = self._moments.counts[:, None]
-        means = sum_by_class(ArraySource(values), self._labels) / counts
-        return 2.0 * xp.take(means, self._codes, axis=0) - values
+        """D·V with D = 2P − S, P the projector that averages over classes: (n, j) ↦ (n, j)."""
+        xp, device = self.place
+        means = self.class_sums(values) / xp.sqrt(self._moments.weights)[:, None]
+        if self._labels.has_others:
+            nothing = xp.zeros((1, means.shape[1]), dtype=means.dtype, device=device)
+            means = xp.concat([means, nothing], axis=0)
+        averaged = xp.take(means, self._codes, axis=0)
+        averaged = averaged if self._root is None else averaged * self._root[:, None]
+        return 2.0 * averaged - self._signed(values)
+
+    def _signed(self, values: Array) -> Array:
+        return values if self._signs is None else self._signs[:, None] * values
 
     @cached_property
     def _codes(self) -> Array:
@@ -101,6 +168,8 @@ class CentroidOperator:
             # Short matrix first: a BLAS packs the long one, and this way only by rows.
             scores = rows @ data.T
             scores -= centre
+            if self._scale is not None:
+                scores *= self._scale[block]
             total = add(total, scores @ data)
             sums = add(sums, xp.sum(scores, axis=1))
             del data, scores  # before the next block is made, not after
@@ -112,10 +181,9 @@ class CentroidOperator:
 
         A sum over column blocks, so that nothing of length d is made.
         """
-        xp, _ = self.place
         shift, offset = self._moments.shift, self._moments.offset
         made = rows.shape[0] + (0 if shift is None else self.n)
-        rows = rows - xp.mean(rows, axis=1, keepdims=True)
+        rows = self._rooted(self._without_mean(rows))
         total: Array = None
         centre: Array = None
         for block in self._source.column_blocks(made):
@@ -126,7 +194,7 @@ class CentroidOperator:
             centre = add(centre, scores @ offset[block])
             del data, scores  # before the next block is made, not after
         total -= centre[:, None]
-        return total
+        return self._rooted(total)
 
     def project_rows(self, rows: Array) -> Array:
         """V·Xᵀ of the centred data, (b, d) ↦ (b, n)."""
@@ -136,13 +204,12 @@ class CentroidOperator:
         ]
         total = xp.concat(scores, axis=1) if len(scores) > 1 else scores[0]
         total -= (rows @ self._moments.offset)[:, None]
-        return total
+        return self._rooted(total)
 
     def combine_rows(self, rows: Array) -> Array:
         """U·X of the centred data, (b, n) ↦ (b, d)."""
-        xp, _ = self.place
         # Centred weights make centred sums, and are the smaller thing to centre.
-        rows = rows - xp.mean(rows, axis=1, keepdims=True)
+        rows = self._rooted(self._without_mean(rows))
         total = None
         for block in self._blocks():
             data = self._moments.shifted(self._source.rows(block))
@@ -151,11 +218,30 @@ class CentroidOperator:
         return total
 
     def indicators(self) -> Array:
-        """N, (K, n), rows 1/√n_j on class j, centred: B = N·X."""
+        """N, (K, n), rows √w / √W_j on class j, centred: B = N·X."""
         xp, _ = self.place
-        counts = self._moments.counts
-        member = one_hot(self._codes, counts.shape[0], self._source)
-        return member / xp.sqrt(counts)[:, None] - (xp.sqrt(counts) / self.n)[:, None]
+        weights = self._moments.weights
+        member = one_hot(self._codes, weights.shape[0], self._source)
+        share = (xp.sqrt(weights) / self._moments.weight)[:, None]
+        return self._rooted(member / xp.sqrt(weights)[:, None] - share)
+
+    def _rooted(self, rows: Array) -> Array:
+        """Rows of values per sample times √w."""
+        return rows if self._root is None else rows * self._root
+
+    def _without_mean(self, rows: Array) -> Array:
+        """Rows u of values per sample with Σ √w u = 0."""
+        xp, _ = self.place
+        if self._root is None:
+            return rows - xp.mean(rows, axis=1, keepdims=True)
+        return rows - (rows @ self._root)[:, None] * (self._root / self._moments.weight)
+
+    @cached_property
+    def _scale(self) -> Array | None:
+        """What each sample counts in S_t: s·w."""
+        if self._root is None or self._signs is None:
+            return self._signs if self._root is None else self._root * self._root
+        return self._signs * self._root * self._root
 
     def _blocks(self, made: int = 0) -> Iterator[slice]:
         """Row blocks for a caller that shifts rows and makes so many numbers more of each."""
@@ -163,9 +249,8 @@ class CentroidOperator:
 
     def draw_samples(self, count: int) -> Array:
         """Seeded normal combinations of samples, shape (n, count), without their mean."""
-        xp, _ = self.place
         rows = _xp.draw_normal(self._seed, (self.n, count), self.place, self._source.dtype)
-        return rows - xp.mean(rows, axis=0)
+        return self._without_mean(rows.T).T
 
     def draw(self, count: int) -> Array:
         """Seeded normal directions, shape (d, count)."""
@@ -174,8 +259,19 @@ class CentroidOperator:
     def _centred_columns(self, block: slice) -> Array:
         columns = self._source.columns(block)
         if self._moments.shift is None:
-            return columns - self._moments.offset[block]
-        # In two steps: their sum, the mean, is rounded to the digits of a large number.
-        columns = columns - self._moments.shift[block]
-        columns -= self._moments.offset[block]
+            columns = columns - self._moments.offset[block]
+        else:
+            # In two steps: their sum, the mean, is rounded to the digits of a large number.
+            columns = columns - self._moments.shift[block]
+            columns -= self._moments.offset[block]
+        if self._root is not None:
+            columns *= self._root[:, None]
         return columns
+
+
+def _put(values: np.ndarray | None, source: ArraySource) -> Array | None:
+    return None if values is None else _xp.from_host(values, source.place, source.dtype)
+
+
+def _put_root(weights: np.ndarray | None, source: ArraySource) -> Array | None:
+    return _put(None if weights is None else np.sqrt(weights), source)

@@ -39,7 +39,7 @@ USES = {
     "n_samples, repr": (lambda model, x: (model.n_samples, repr(model)), 0),
     "loss": (lambda model, x: model.loss, 1),
     "str": (lambda model, x: str(model), 1),
-    'to("numpy")': (lambda model, x: model.to("numpy"), 5),
+    'to("numpy")': (lambda model, x: model.to("numpy"), 6),
 }
 
 # solver, samples, features, classes

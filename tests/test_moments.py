@@ -39,7 +39,7 @@ def test_class_sums(monkeypatch, kind, piece_rows, block_bytes):
     X = rng.standard_normal((len(y), 3))
     labels = _validate.as_labels(y, len(y))
     expected = naive_sums(X, labels.codes, len(labels.classes))
-    np.testing.assert_allclose(sum_by_class(ArraySource(X), labels), expected, atol=1e-12)
+    np.testing.assert_allclose(sum_by_class(ArraySource(X), labels, None), expected, atol=1e-12)
 
 
 @pytest.mark.parametrize("n_classes", [3, 100])

@@ -89,8 +89,9 @@ class KrylovSpace:
         matrix[:old, old:] = report[:, :old].T
         matrix[old:, old:] = 0.5 * (matrix[old:, old:] + matrix[old:, old:].T)
         self.matrix = matrix
-        self.quotient = max(float(np.linalg.eigvalsh(matrix[old:, old:])[-1]), 0.0)
-        self.norm = max(self.norm, self.quotient)
+        quotients = np.linalg.eigvalsh(matrix[old:, old:])
+        self.quotient = max(float(quotients[-1]), 0.0)
+        self.norm = max(self.norm, float(np.abs(quotients).max()))
 
         noise = 8.0 * self.eps * self.norm / np.maximum(lengths[:, 0], np.finfo(float).tiny)
         fresh, axes, complete = self._orthonormal(units, gram, noise, known)

@@ -16,10 +16,11 @@ from slce_xp._xp import Array
 def solve(operator: CentroidOperator, request: Request) -> Solution:
     r"""Leading eigenpairs of M by way of G = X Xᵀ.
 
-    With P averaging over classes and D = 2P − I, M = XᵀDX. For G = L·Lᵀ the n × n matrix
-    T = LᵀDL has the same non-zero eigenvalues, and T·w = μ·w gives M's eigenvector
-    a = XᵀDL·w / \|μ\|. Nothing is divided by a small singular value of X, so squaring its
-    condition number in G costs no more than rounding M would.
+    With P averaging over classes and D = 2P − I, M = XᵀDX; samples without a label have −λ for
+    their 1 in I, and rows of X are times √w. For G = L·Lᵀ the n × n matrix T = LᵀDL has the
+    same non-zero eigenvalues, and T·w = μ·w gives M's eigenvector a = XᵀDL·w / \|μ\|. Nothing is
+    divided by a small singular value of X, so squaring its condition number in G costs no more
+    than rounding M would.
     """
     xp, device = operator.place
     n, d, k = operator.n, operator.d, request.k
@@ -35,16 +36,16 @@ def solve(operator: CentroidOperator, request: Request) -> Solution:
     factor = _xp.cholesky(gram)
     del gram
     matrix = gram_of(math.sqrt(2.0) * operator.class_sums(factor))
-    matrix -= gram_of(factor)
+    matrix -= operator.signed_gram(factor)
     # With fewer features than samples T has zero eigenvalues to be sorted out: all are needed.
-    values, left = _eigenpairs(matrix, factor, ridge, min(k, n) if n <= d else n)
+    values, left = _eigenpairs(operator, matrix, factor, ridge, min(k, n) if n <= d else n)
     positive = _linalg.count(values > zero, values)
     if k - positive <= d - n:  # so many directions of the null space there must be
         wanted = k - positive
         values, left = values[:positive], left[:, :positive]
     else:
         if values.shape[0] < n:
-            values, left = _eigenpairs(matrix, factor, ridge, n)
+            values, left = _eigenpairs(operator, matrix, factor, ridge, n)
         host = _xp.to_host(values)
         # No more than the rank can be other than zero, whatever rounding made of the rest.
         nonzero = np.sort(np.argsort(-np.abs(host), kind="stable")[: min(n - 1, d)])
@@ -65,13 +66,17 @@ def solve(operator: CentroidOperator, request: Request) -> Solution:
     return Solution(values, vectors, zero)
 
 
-def _eigenpairs(matrix: Array, factor: Array, ridge: float, k: int) -> tuple[Array, Array]:
+def _eigenpairs(
+    operator: CentroidOperator, matrix: Array, factor: Array, ridge: float, k: int
+) -> tuple[Array, Array]:
     """Leading eigenvalues μ of T without what the ridge adds to them, and L·w, shape (n, k)."""
     xp, _ = _xp.place_of(matrix)
     values, weights = _xp.largest_eigenpairs(matrix, k)
     values, left = values[:k], factor @ weights[:, :k]
-    # To first order the ridge adds ridge·‖L·w‖² / μ, which is all of μ where G is singular.
-    return values - ridge * xp.sum(left * left, axis=0) / values, left
+    # To first order the ridge adds ridge·‖D·L·w‖² / μ, which is all of μ where G is singular.
+    # With labels for all D is orthogonal, and need not be applied.
+    image = left if operator.is_supervised else operator.reflect(left)
+    return values - ridge * xp.sum(image * image, axis=0) / values, left
 
 
 def _off_row_space(operator: CentroidOperator, gram: Array, vectors: Array) -> Array:

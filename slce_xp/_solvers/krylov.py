@@ -32,7 +32,9 @@ def solve(operator: CentroidOperator, request: Request) -> Solution:
     Returns fewer than k eigenpairs where fewer eigenvalues are positive: what comes then lies
     in the bulk of the spectrum or in the null space of X, and is the business of a dense form.
     """
-    side = _Samples(operator) if operator.n < operator.d else _Features(operator)
+    # In sample coordinates M is D·G, and only with labels for all is D known on the space.
+    samples = operator.n < operator.d and operator.is_supervised
+    side = _Samples(operator) if samples else _Features(operator)
     space = KrylovSpace(side.apply, side.start(request.width), side.classes)
     doubts = _Doubts()
     history: list[float] = []
