@@ -15,9 +15,9 @@ from slce_xp._moments import class_moments
 from slce_xp._operator import CentroidOperator
 from slce_xp._plan import Limits, Plan
 from slce_xp._solvers import SOLVERS, Request, Solution
-from slce_xp._source import ArraySource
+from slce_xp._source import ArraySource, open_source
 from slce_xp._validate import Labels
-from slce_xp._xp import Place
+from slce_xp._xp import Place, Sparse
 
 
 def fit(
@@ -50,9 +50,10 @@ def fit(
 
     Parameters
     ----------
-    X : array, list of rows or data frame of numbers, shape (n, d)
+    X : array, sparse matrix, list of rows or data frame of numbers, shape (n, d)
         float32 and float64 are kept; integers and booleans become the library's default
-        float, shorter floats are computed in float32. Never changed.
+        float, shorter floats are computed in float32. Never changed. Sparse matrices of SciPy,
+        CuPy and torch are never made dense nor centred.
     y : array, list, Series or Categorical, shape (n,)
         Class labels: integers, strings, booleans, dates. On any device or on the host.
     n_components : int, "positive" or None
@@ -125,12 +126,13 @@ def fit(
     place = _validate.find_place(matrix, backend, device)
 
     # No row of X moves before the plan: it tells the dtype that X will have there.
-    dtype = _xp.dtype_name(ArraySource(_xp.move(matrix[:0, :], place)).dtype)
+    dtype = _xp.dtype_name(ArraySource(_xp.move(_xp.without_rows(matrix), place)).dtype)
+    stored = matrix.values.shape[0] if isinstance(matrix, Sparse) else None
     limits = Limits(memory, _room(matrix, place))
-    plan = _plan.choose(n, d, n_classes, k, dtype, limits, solver)
+    plan = _plan.choose(n, d, n_classes, k, dtype, limits, solver, stored)
     tol = _validate.as_tolerance(tol, float(np.finfo(dtype).eps))
     with _xp.computing(place):
-        source = ArraySource(_xp.move(matrix, place))
+        source = open_source(_xp.move(matrix, place))
         request = Request(
             k=k,
             tol=tol,
@@ -188,9 +190,10 @@ def _solve(
 def _dense_plan(plan: Plan, limits: Limits) -> Plan:
     """The plan for components that the matrix-free form leaves: not positive ones."""
     n, d = plan.n_samples, plan.n_features
-    form = _plan.dense_form(n, d)
+    form = _plan.dense_form(n, d) if plan.stored is None else "scatter"
+    size = (n, d, plan.n_classes, plan.n_components, plan.dtype)
     try:
-        dense = _plan.choose(n, d, plan.n_classes, plan.n_components, plan.dtype, limits, form)
+        dense = _plan.choose(*size, limits, form, plan.stored)
     except MemoryError as error:
         raise MemoryError(
             f"fewer than {plan.n_components} eigenvalues are positive, and the others need a dense "

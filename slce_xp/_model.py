@@ -11,7 +11,7 @@ import numpy as np
 
 from slce_xp import _files, _validate, _xp
 from slce_xp._plan import Plan
-from slce_xp._source import ArraySource
+from slce_xp._source import ArraySource, open_source
 from slce_xp._xp import Array, Place
 
 
@@ -199,7 +199,7 @@ class Model:
 
         Parameters
         ----------
-        X : array, list of rows or data frame, shape (n, d)
+        X : array, sparse matrix, list of rows or data frame, shape (n, d)
             In the model's library and on its device.
 
         Returns
@@ -211,6 +211,9 @@ class Model:
         with _xp.computing(self._place):
             mean = xp.astype(self.mean, source.dtype)
             axes = xp.astype(self.components.T, source.dtype)
+            if source.is_sparse:
+                embedded = (axes.T @ source.rows(slice(0, source.n)).T).T
+                return embedded - mean @ axes
             # Centred block by block: X·Aᵀ − mean·Aᵀ would lose digits far from the origin.
             blocks = [(source.rows(block) - mean) @ axes for block in source.row_blocks(source.d)]
             return xp.concat(blocks, axis=0) if len(blocks) > 1 else blocks[0]
@@ -227,6 +230,8 @@ class Model:
         array, shape (n, d)
         """
         source = self._source(Z, self.n_components, "Z")
+        if source.is_sparse:
+            raise TypeError("Z must be dense, as transform returns it; got a sparse matrix")
         xp, _ = self._place
         with _xp.computing(self._place):
             rows = source.rows(slice(0, source.n)) @ xp.astype(self.components, source.dtype)
@@ -259,7 +264,7 @@ class Model:
         dtype = self.mean.dtype  # for integers, too: not the library's default float
         if xp.isdtype(matrix.dtype, "real floating"):
             dtype = xp.result_type(_xp.working_dtype(matrix), dtype)
-        return ArraySource(matrix, dtype)
+        return open_source(matrix, dtype)
 
     # ------------------------------------------------------------ where it lives
 

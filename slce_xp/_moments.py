@@ -16,9 +16,9 @@ import numpy as np
 from slce_xp import _validate, _xp
 from slce_xp._linalg import add, gram_of, read
 from slce_xp._plan import ONE_HOT_CLASSES
-from slce_xp._source import ArraySource
+from slce_xp._source import ArraySource, SparseSource
 from slce_xp._validate import Labels
-from slce_xp._xp import Array
+from slce_xp._xp import Array, Sparse
 
 # Rows per piece of the ordered scatter-add: its one-hot matrices are this size squared.
 PIECE_ROWS = 512
@@ -133,6 +133,9 @@ def sum_by_class(source: ArraySource, labels: Labels, weights: np.ndarray | None
 def _find_shift(source: ArraySource, second: bool) -> tuple[Array | None, float]:
     """A point near the data if they lie far from the origin, else None; and how far they lie."""
     xp, _ = source.place
+    if isinstance(source, SparseSource):  # a shift would fill it; no mean is longer than the rows
+        squares = xp.sum(source.values * source.values)
+        return None, float(read(squares)[0]) / source.n
     rows = min(PROBE_ROWS, source.block_length(2 * source.d))  # the rows and their squares
     probe = source.rows(slice(None, None, -(-source.n // rows)))
     mean = xp.mean(probe, axis=0)
@@ -157,7 +160,8 @@ def _sums(
 ) -> tuple[Array, Array | None, Array | None]:
     """Sums by code, the second moment, and the squares of samples without a label."""
     xp, _ = source.place
-    few = labels.height <= ONE_HOT_CLASSES + 1  # a one-hot product costs more with every class
+    # A one-hot product costs more with every class; sparse rows cannot be gathered everywhere.
+    few = labels.height <= ONE_HOT_CLASSES + 1 or source.is_sparse
     squared = labels.n_unlabeled > 0 and weights is labels.weights
     if few:
         codes = _xp.from_host(labels.codes, source.place)
@@ -167,6 +171,7 @@ def _sums(
     sums = total = squares = None
     made = labels.height + -(-labels.height // 4) if few else 0  # one-hot rows, a mask of bytes
     made += source.d * ((shift is not None) + squared + (scale is not None))
+    made += 2 * source.d * (source.is_sparse and second)
     if few or second or squared:
         for block in source.row_blocks(made):
             rows = _shifted(source.rows(block), shift)
@@ -178,7 +183,7 @@ def _sums(
             if second:
                 total = add(total, _weighted_gram(rows, None if scale is None else scale[block]))
             if rest is not None:
-                squares = add(squares, xp.sum(xp.sum(rows * rows, axis=1) * rest[block]))
+                squares = add(squares, xp.sum(_row_squares(rows) * rest[block]))
             del rows  # before the next block is made, not after
     if not few:
         counts = np.bincount(labels.codes, minlength=labels.height)
@@ -186,7 +191,16 @@ def _sums(
     return sums, total, squares
 
 
+def _row_squares(rows: Array) -> Array:
+    if isinstance(rows, Sparse):
+        return rows.row_squares()
+    return _xp.place_of(rows).xp.sum(rows * rows, axis=1)
+
+
 def _weighted_gram(rows: Array, weights: Array | None) -> Array:
+    if isinstance(rows, Sparse):
+        dense = rows.dense()  # a block of it
+        return (dense if weights is None else dense * weights[:, None]).T @ rows
     return gram_of(rows) if weights is None else rows.T @ (rows * weights[:, None])
 
 

@@ -181,6 +181,8 @@ class CentroidOperator:
 
         A sum over column blocks, so that nothing of length d is made.
         """
+        if self._source.is_sparse:  # by rows, as it is stored
+            return self.project_rows(self.combine_rows(rows))
         shift, offset = self._moments.shift, self._moments.offset
         made = rows.shape[0] + (0 if shift is None else self.n)
         rows = self._rooted(self._without_mean(rows))

@@ -25,6 +25,10 @@ PASS_COPIES = 8  # of a block of rows, while it is made orthogonal to the space
 FAST_WIDTH, FAST_WIDE_PASSES = 32, 3
 WIDE_WIDTH, WIDE_WIDE_PASSES = 64, 10**6
 
+# A sparse product costs so many times the flops of a dense one, and with every row the same: a
+# narrow block is best.
+SPARSE_FLOPS, SPARSE_WIDTH = 20, 16
+
 # What may be made of X at a time: enough for fast products, and little beside X itself.
 BLOCK_SHARE = 48
 LEAST_BLOCK, LARGEST_BLOCK = 2**18, 2**24
@@ -60,6 +64,8 @@ class Plan:
         or shifted block by block.
     host_bytes : int
         And on the host: labels and the small problem of the matrix-free form.
+    stored : int or None
+        Stored entries of a sparse X.
     reason : str
         Why this form.
 
@@ -85,6 +91,7 @@ class Plan:
     bytes: int
     block_bytes: int
     host_bytes: int
+    stored: int | None
     reason: str
 
     @property
@@ -114,6 +121,7 @@ def plan(
     n_components: int | str | None = None,
     dtype: str = "float64",
     max_memory: int | str | None = None,
+    stored: int | None = None,
 ) -> Plan:
     """Tell how `fit` would compute, without any data.
 
@@ -125,6 +133,8 @@ def plan(
     dtype : {"float64", "float32"}
     max_memory : int or str, optional
         Bytes that the fit may allocate beside X, such as "2GB".
+    stored : int, optional
+        Stored entries of a sparse X; a dense one by default.
 
     Returns
     -------
@@ -150,7 +160,9 @@ def plan(
     k = _validate.as_component_count(n_components, n_classes, d)
     if not isinstance(dtype, str) or dtype not in ITEMSIZES:
         raise ValueError(f"dtype must be one of {', '.join(map(repr, ITEMSIZES))}; got {dtype!r}")
-    return choose(n, d, n_classes, k, dtype, Limits(parse_bytes(max_memory)), "auto")
+    if stored is not None:
+        stored = _validate.as_count(stored, "stored", 0, n * d)
+    return choose(n, d, n_classes, k, dtype, Limits(parse_bytes(max_memory)), "auto", stored)
 
 
 class Limits(NamedTuple):
@@ -176,13 +188,28 @@ class Limits(NamedTuple):
         return min(memory, room)
 
 
-def choose(n: int, d: int, n_classes: int, k: int, dtype: str, limits: Limits, solver: str) -> Plan:
+def choose(
+    n: int,
+    d: int,
+    n_classes: int,
+    k: int,
+    dtype: str,
+    limits: Limits,
+    solver: str,
+    stored: int | None = None,
+) -> Plan:
     """The cheapest form that fits into memory, or the one that was asked for if it fits."""
     if solver == "auto":
         forms = [form for form in FORMS if form != "krylov" or _suits_krylov(n, d, n_classes, k)]
+        forms = [form for form in forms if form != "gram" or stored is None]
+    elif solver == "gram" and stored is not None:
+        raise ValueError(
+            "solver must be 'auto', 'krylov' or 'scatter' for a sparse X; got 'gram', which would "
+            "make it dense. Leave it out"
+        )
     else:
         forms = [solver]
-    plans = [_estimate(form, n, d, n_classes, k, dtype, solver) for form in forms]
+    plans = [_estimate(form, n, d, n_classes, k, dtype, solver, stored) for form in forms]
     allowed = [p for p in plans if limits.spare(p) >= 0]
     if not allowed:
         raise MemoryError(_no_room(plans, limits))
@@ -247,9 +274,18 @@ def _suits_krylov(n: int, d: int, n_classes: int, k: int) -> bool:
     return k < n_classes and 4 * n_classes <= min(n, d)
 
 
-def _estimate(form: str, n: int, d: int, n_classes: int, k: int, dtype: str, solver: str) -> Plan:
+def _estimate(
+    form: str,
+    n: int,
+    d: int,
+    n_classes: int,
+    k: int,
+    dtype: str,
+    solver: str,
+    stored: int | None,
+) -> Plan:
     item = ITEMSIZES[dtype]
-    entries = n * d
+    entries = n * d if stored is None else SPARSE_FLOPS * stored
     width = wide_passes = rows = 0
     passes, flops = 1, float(READ_FLOPS * entries)
     if form == "scatter":
@@ -260,6 +296,8 @@ def _estimate(form: str, n: int, d: int, n_classes: int, k: int, dtype: str, sol
     else:
         fast = solver == "auto"
         width = max(FAST_WIDTH if fast else WIDE_WIDTH, n_classes)
+        if fast and stored is not None:
+            width = max(SPARSE_WIDTH, n_classes)
         wide_passes = FAST_WIDE_PASSES if fast else WIDE_WIDE_PASSES
         passes += TYPICAL_PASSES
         rows = _typical_rows(n_classes, width, wide_passes, min(n, d))
@@ -275,7 +313,9 @@ def _estimate(form: str, n: int, d: int, n_classes: int, k: int, dtype: str, sol
         wide_passes=wide_passes,
         passes=passes,
         flops=flops,
-        bytes=_peak(form, n, d, n_classes, k, item, width, wide_passes),
+        bytes=_peak(form, n, d, n_classes, k, item, width, wide_passes)
+        + (0 if stored is None else width * max(n, d) * item),  # there a pass is by rows
+        stored=stored,
         block_bytes=0 if form == "gram" else block_bytes(n, d, item),  # that has one anyway
         # Labels as codes, in the order of classes, and T of the Krylov space with its eigenvectors.
         host_bytes=2 * 8 * n + 6 * 8 * rows * rows,

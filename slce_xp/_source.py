@@ -10,9 +10,11 @@ import itertools
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
+
 from slce_xp import _validate, _xp
 from slce_xp._plan import block_bytes
-from slce_xp._xp import Array, Place
+from slce_xp._xp import Array, Place, Sparse
 
 
 class ArraySource:
@@ -25,6 +27,8 @@ class ArraySource:
     dtype : optional
         What to convert blocks to; by default what `x` is best computed in.
     """
+
+    is_sparse = False
 
     def __init__(self, x: Array, dtype: Any = None) -> None:
         self._x = x
@@ -87,6 +91,50 @@ class ArraySource:
                 row, column = divmod(position, self.d)
                 value = float(_xp.to_host(values[row, column]))
                 raise _validate.not_finite(block.start + row, column, value)
+
+
+class SparseSource(ArraySource):
+    """A sparse matrix, read as sparse blocks: never densified, nor shifted.
+
+    Parameters
+    ----------
+    x : Sparse, shape (n, d)
+    dtype : optional
+        What to convert values to; by default what they are best computed in.
+    """
+
+    is_sparse = True
+
+    def __init__(self, x: Sparse, dtype: Any = None) -> None:
+        super().__init__(x, dtype or _xp.working_dtype(x))
+        self._x = x.astype(self.dtype)
+
+    @property
+    def values(self) -> Array:
+        """The stored values, shape (nnz,)."""
+        return self._x.values
+
+    def rows(self, index: slice) -> Sparse:
+        """Rows as a sparse block."""
+        whole: Sparse = self._x
+        return whole if index == slice(0, self.n) else whole.rows(index)
+
+    def row_blocks(self, made: int) -> Iterator[slice]:
+        """Slices of rows, as long as what is made of them stays within the bytes of a block."""
+        return _blocks(self.n, self.block_length(made) if self._x.can_slice else self.n)
+
+    def raise_if_not_finite(self) -> None:
+        """Find the first NaN or infinity among the stored values."""
+        values, columns, pointers = map(_xp.to_host, self._x.parts())
+        wrong = np.flatnonzero(~np.isfinite(values))
+        if wrong.shape[0]:
+            row = int(np.searchsorted(pointers, wrong[0], side="right")) - 1
+            raise _validate.not_finite(row, int(columns[wrong[0]]), float(values[wrong[0]]))
+
+
+def open_source(x: Array, dtype: Any = None) -> ArraySource:
+    """The source for a matrix of any kind."""
+    return SparseSource(x, dtype) if isinstance(x, Sparse) else ArraySource(x, dtype)
 
 
 def _blocks(length: int, step: int) -> Iterator[slice]:

@@ -61,7 +61,7 @@ class Labels(NamedTuple):
 
 
 def as_matrix(X: Any, *, name: str = "X") -> Array:
-    """`X` as a dense two-dimensional array of real numbers, of its own library."""
+    """`X` as a two-dimensional array, or sparse matrix, of real numbers, of its own library."""
     array = _as_array(X, name)
     shape = tuple(array.shape)
     if len(shape) != 2:
@@ -86,11 +86,14 @@ def _as_array(X: Any, name: str) -> Array:
     # Frames first: a column may be called "nnz".
     if hasattr(X, "columns") and hasattr(X, "to_numpy"):
         return _frame_to_numpy(X, name)
+    if _xp.is_sparse(X) and len(X.shape) == 2:
+        return _xp.Sparse.of(X)
     if _is_sparse(X):
         ways = ("toarray", "to_dense", "todense")
         way = next((way for way in ways if hasattr(X, way)), ways[0])
         raise TypeError(
-            f"{name} must be dense; got a sparse {type(X).__name__}. "
+            f"{name} must be dense, or a sparse matrix of SciPy, CuPy or torch; got a sparse "
+            f"{type(X).__name__}. "
             f"Where memory allows: {name}.{way}()"
         )
     if _xp.is_array(X):

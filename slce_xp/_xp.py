@@ -62,6 +62,8 @@ def place_of(x: Array) -> Place:
     """Namespace and device of an array."""
     if type(x) is np.ndarray:  # asked often enough for small fits to feel the long way
         return _NUMPY
+    if isinstance(x, Sparse):
+        return x.place
     return Place(compat.array_namespace(x), compat.device(x))
 
 
@@ -234,6 +236,8 @@ def from_host(values: np.ndarray, place: Place, dtype: Any = None) -> Array:
 
 def move(x: Array, place: Place) -> Array:
     """Bring an array of any library to `place`."""
+    if isinstance(x, Sparse):
+        return x.move(place)
     here = place_of(x)
     if here.xp is place.xp:
         if here.device == place.device:
@@ -266,12 +270,146 @@ def column_slices_are_views(xp: ModuleType) -> bool:
 
 def detached(x: Array) -> Array:
     """`x` without its autograd history: a fit is not differentiated."""
-    return x.detach() if compat.is_torch_array(x) else x
+    return x.detach() if not isinstance(x, Sparse) and compat.is_torch_array(x) else x
+
+
+def without_rows(x: Array) -> Array:
+    """An array like `x` with no row at all: it tells what `x` would be elsewhere."""
+    if not isinstance(x, Sparse):
+        return x[:0, :]
+    xp, device = x.place
+    return xp.empty((0, x.shape[1]), dtype=x.dtype, device=device)
 
 
 def draw_normal(seed: int, shape: tuple[int, ...], place: Place, dtype: Any) -> Array:
     """Standard normal numbers, the same for every backend: drawn by NumPy and moved."""
     return from_host(np.random.default_rng(seed).standard_normal(shape), place, dtype)
+
+
+# ---------------------------------------------------------------- sparse matrices
+
+
+def is_sparse(x: object) -> bool:
+    """Whether `x` is a sparse matrix of SciPy, CuPy or torch that can be computed with."""
+    return _has_csr(x) or str(getattr(x, "layout", "")).startswith("torch.sparse_")
+
+
+def _has_csr(x: object) -> bool:
+    return type(x).__module__.startswith(("scipy.sparse", "cupyx.scipy.sparse"))
+
+
+class Sparse:
+    """A sparse matrix of any library, as far as the core needs one: ``dense @ sparse``.
+
+    Products are always a sparse matrix times a dense one, the kind that every library gets right.
+
+    Parameters
+    ----------
+    matrix : compressed sparse rows of SciPy, CuPy or torch, shape (n, d)
+    """
+
+    __array_ufunc__ = None  # NumPy leaves ``array @ sparse`` to us
+    __array_priority__ = 1000.0  # and so does CuPy
+
+    def __init__(self, matrix: Any, transposed: bool = False) -> None:
+        self._matrix = matrix
+        self._transposed = transposed
+
+    @classmethod
+    def of(cls, x: Any) -> Sparse:
+        """Any sparse matrix as compressed rows, the same memory where it has them already."""
+        if _has_csr(x):
+            return cls(x.tocsr())
+        return cls(x if str(x.layout) == "torch.sparse_csr" else x.to_sparse_csr())
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        n, d = self._matrix.shape
+        return (int(d), int(n)) if self._transposed else (int(n), int(d))
+
+    @property
+    def values(self) -> Array:
+        """The stored values, shape (nnz,)."""
+        return self._matrix.data if _has_csr(self._matrix) else self._matrix.values()
+
+    @property
+    def dtype(self) -> Any:
+        """Of the values."""
+        return self.values.dtype
+
+    @property
+    def place(self) -> Place:
+        """Where the values are."""
+        return place_of(self.values)
+
+    @property
+    def T(self) -> Sparse:  # noqa: N802 -- as arrays call it
+        """The transpose: the same memory."""
+        return Sparse(self._matrix, not self._transposed)
+
+    def __rmatmul__(self, dense: Array) -> Array:
+        """Multiply (b, n) by (n, d)."""
+        native = _has_csr(self._matrix)
+        left = self._matrix
+        if not self._transposed:
+            left = left.T if native else left.t()
+        return (left @ dense.T).T
+
+    def rows(self, index: slice) -> Sparse:
+        """Some rows; torch has no slices of sparse matrices and gives all, see `can_slice`."""
+        return Sparse(self._matrix[index.start : index.stop])
+
+    @property
+    def can_slice(self) -> bool:
+        """Whether `rows` can be asked for."""
+        return _has_csr(self._matrix)
+
+    def astype(self, dtype: Any) -> Sparse:
+        """With values of another dtype."""
+        if self.dtype == dtype:
+            return self
+        native = _has_csr(self._matrix)
+        return Sparse(self._matrix.astype(dtype) if native else self._matrix.to(dtype))
+
+    def dense(self) -> Array:
+        """The same as an ordinary array."""
+        return self._matrix.toarray() if _has_csr(self._matrix) else self._matrix.to_dense()
+
+    def row_squares(self) -> Array:
+        """Squared length of each row, shape (n,)."""
+        matrix, (_, d) = self._matrix, self.shape
+        xp, device = self.place
+        ones = xp.ones((d, 1), dtype=self.dtype, device=device)
+        squares = matrix.multiply(matrix) if _has_csr(matrix) else matrix * matrix
+        return xp.reshape(squares @ ones, (-1,))
+
+    def parts(self) -> tuple[Array, Array, Array]:
+        """Values, column indices and row pointers."""
+        matrix = self._matrix
+        if _has_csr(matrix):
+            return matrix.data, matrix.indices, matrix.indptr
+        return matrix.values(), matrix.col_indices(), matrix.crow_indices()
+
+    def move(self, place: Place) -> Sparse:
+        """The same in another library or on another device."""
+        if place == self.place:
+            return self
+        parts = tuple(move(part, place) for part in self.parts())
+        if compat.is_torch_namespace(place.xp):
+            values, columns, rows = parts
+            make = importlib.import_module("torch").sparse_csr_tensor
+            return Sparse(make(rows, columns, values, self.shape))
+        if compat.is_cupy_namespace(place.xp):
+            make = importlib.import_module("cupyx.scipy.sparse").csr_matrix
+        elif compat.is_numpy_namespace(place.xp):
+            make = importlib.import_module("scipy.sparse").csr_array
+        else:
+            raise TypeError(
+                f"backend must be 'numpy', 'cupy' or 'torch' for a sparse X; got {place}. Use one "
+                "of them, or a dense X"
+            )
+        return Sparse(make(parts, shape=self.shape))
 
 
 # ---------------------------------------------------------------- dtypes and arithmetic
@@ -358,6 +496,8 @@ def _set_for_now(restore: contextlib.ExitStack, owner: object, name: str, value:
 
 def byte_count(x: Array) -> int:
     """Bytes of a matrix."""
+    if isinstance(x, Sparse):
+        return sum(int(part.nbytes) for part in x.parts())
     return int(getattr(x, "nbytes", 8 * x.shape[0] * x.shape[1]))  # array-api-strict has none
 
 
