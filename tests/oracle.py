@@ -25,8 +25,75 @@ def matrix(X, y):
 
 def eigenpairs(X, y):
     """All eigenpairs of M in descending order: values (d,), vectors as rows (d, d)."""
-    values, vectors = np.linalg.eigh(matrix(X, y))
+    return descending(matrix(X, y))
+
+
+def weighted_parts(X, y, weights=None, labelled=None):
+    """Mean, S_b, S_t of the labelled and S_t of the unlabelled samples, row by row.
+
+    Parameters
+    ----------
+    X : (n, d), y : (n,)
+    weights : (n,), optional
+        Ones by default.
+    labelled : (n,) of bool, optional
+        Rows whose label counts: all by default.
+    """
+    X, y = np.asarray(X, np.float64), np.asarray(y)
+    weights = np.ones(len(X)) if weights is None else np.asarray(weights, np.float64)
+    labelled = np.ones(len(X), bool) if labelled is None else np.asarray(labelled)
+    mean = np.average(X, axis=0, weights=weights)
+    X = X - mean
+
+    def scatter(rows):
+        return X[rows].T @ (weights[rows, None] * X[rows])
+
+    between = np.zeros((X.shape[1], X.shape[1]))
+    for label in set(y[labelled].tolist()):
+        rows = labelled & (y == label)
+        total = weights[rows].sum()
+        if total > 0:
+            centroid = weights[rows] @ X[rows] / total
+            between += total * np.outer(centroid, centroid)
+    return mean, between, scatter(labelled), scatter(~labelled)
+
+
+def weighted_matrix(X, y, weights=None, labelled=None, unlabeled_weight=1.0):
+    """M = 2·S_b − S_t(labelled) + λ·S_t(unlabelled), all about the weighted mean of all rows."""
+    _, between, known, unknown = weighted_parts(X, y, weights, labelled)
+    return 2 * between - known + unlabeled_weight * unknown
+
+
+def descending(matrix):
+    """All eigenpairs of a symmetric matrix: values (d,), vectors as rows (d, d)."""
+    values, vectors = np.linalg.eigh(matrix)
     return values[::-1], vectors[:, ::-1].T
+
+
+def gapped_count(values, k, level):
+    """The largest count up to k whose last eigenvalue stands clear of the next one."""
+    scale = np.abs(values).max()
+    for count in range(min(k, len(values) - 1), 0, -1):
+        if values[count - 1] - values[count] > level * scale:
+            return count
+    return 0
+
+
+def assert_leading(model, backend, matrix, dtype, k):
+    """The model's k components are the leading eigenvectors of the matrix, as rounding allows."""
+    components, eigenvalues = backend.numpy(model.components), backend.numpy(model.eigenvalues)
+    assert components.shape == (k, len(matrix))
+    assert components.dtype == eigenvalues.dtype == dtype
+    eps = np.finfo(dtype).eps
+    np.testing.assert_allclose(components @ components.T, np.eye(k), atol=100 * eps)
+    values, vectors = descending(matrix)
+    scale = np.abs(values).max()
+    np.testing.assert_allclose(eigenvalues, values[:k], atol=200 * eps * scale)
+    # An angle is worth eps over the gap, so a gap of this size allows the tolerance.
+    angle = {"float64": 1e-8, "float32": 1e-3}[dtype]
+    count = gapped_count(values, k, 300 * eps / angle)
+    assert count > 0
+    assert largest_angle(components[:count], vectors[:count]) <= angle
 
 
 def loss(X, y, components):

@@ -10,7 +10,6 @@ import slce_xp
 from slce_xp import _xp
 
 FORMS = ["scatter", "gram", "krylov"]
-ANGLE = {"float64": 1e-8, "float32": 1e-3}
 EPS32 = float(np.finfo(np.float32).eps)
 
 PROBLEMS = {
@@ -25,32 +24,11 @@ PROBLEMS = {
 }
 
 
-def gapped_count(values, k, level):
-    """The largest count up to k whose last eigenvalue stands clear of the next one."""
-    scale = np.abs(values).max()
-    for count in range(min(k, len(values) - 1), 0, -1):
-        if values[count - 1] - values[count] > level * scale:
-            return count
-    return 0
-
-
 def check_against_oracle(backend, dtype, solver, X, y):
     X = np.asarray(X, dtype)  # the oracle sees the rounded data, too
     k = min(len(np.unique(y)) - 1, X.shape[1])
     model = slce_xp.fit(backend.array(X), y, solver=solver)
-    components, eigenvalues = backend.numpy(model.components), backend.numpy(model.eigenvalues)
-    assert components.shape == (k, X.shape[1])
-    assert components.dtype == eigenvalues.dtype == dtype
-    eps = np.finfo(dtype).eps
-    np.testing.assert_allclose(components @ components.T, np.eye(k), atol=100 * eps)
-
-    values, vectors = oracle.eigenpairs(X, y)
-    scale = np.abs(values).max()
-    np.testing.assert_allclose(eigenvalues, values[:k], atol=200 * eps * scale)
-    # An angle is worth eps over the gap, so a gap of this size allows the tolerance.
-    count = gapped_count(values, k, 300 * eps / ANGLE[dtype])
-    assert count > 0
-    assert oracle.largest_angle(components[:count], vectors[:count]) <= ANGLE[dtype]
+    oracle.assert_leading(model, backend, oracle.matrix(X, y), dtype, k)
 
 
 @pytest.mark.parametrize("problem", PROBLEMS)
