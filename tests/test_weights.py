@@ -27,7 +27,7 @@ PROBLEMS = {
     "wide": weighted_problem(40, 120, 3, seed=62),
     "many classes": weighted_problem(400, 12, 90, seed=63),
 }
-X, Y, WEIGHTS = PROBLEMS["tall"]
+X, labels, WEIGHTS = PROBLEMS["tall"]
 
 
 def assert_same(backend, model, other, tolerance):
@@ -45,9 +45,11 @@ def assert_same(backend, model, other, tolerance):
 
 
 def test_the_weighted_oracle_is_the_paper_s_for_equal_weights():
-    expected = oracle.matrix(X, Y)
-    np.testing.assert_allclose(oracle.weighted_matrix(X, Y), expected, atol=1e-10)
-    np.testing.assert_allclose(oracle.weighted_matrix(X, Y, np.ones(len(X))), expected, atol=1e-10)
+    expected = oracle.matrix(X, labels)
+    np.testing.assert_allclose(oracle.weighted_matrix(X, labels), expected, atol=1e-10)
+    np.testing.assert_allclose(
+        oracle.weighted_matrix(X, labels, np.ones(len(X))), expected, atol=1e-10
+    )
 
 
 @pytest.mark.parametrize("problem", PROBLEMS)
@@ -66,8 +68,8 @@ def test_forms_and_backends_agree_with_the_oracle(xp, dtype, solver, problem):
 def test_far_from_the_origin(xp, solver):
     spare_compiling(xp)
     far = X / X.std() + 1e3
-    model = slce_xp.fit(xp.array(far), Y, sample_weight=WEIGHTS, solver=solver)
-    _, vectors = oracle.descending(oracle.weighted_matrix(xp.held(far), Y, WEIGHTS))
+    model = slce_xp.fit(xp.array(far), labels, sample_weight=WEIGHTS, solver=solver)
+    _, vectors = oracle.descending(oracle.weighted_matrix(xp.held(far), labels, WEIGHTS))
     angle = oracle.largest_angle(xp.numpy(model.components), vectors[:3])
     assert angle < xp.tolerance(1e-7, 3e-5)
 
@@ -75,26 +77,28 @@ def test_far_from_the_origin(xp, solver):
 @pytest.mark.parametrize("solver", FORMS)
 def test_what_the_model_holds(xp, solver):
     spare_compiling(xp)
-    model = slce_xp.fit(xp.array(X), Y, sample_weight=WEIGHTS, solver=solver)
+    model = slce_xp.fit(xp.array(X), labels, sample_weight=WEIGHTS, solver=solver)
     held = xp.held(X).astype(np.float64)
     close = {"atol": xp.tolerance(1e-12, 1e-5)}
     mean = np.average(held, axis=0, weights=WEIGHTS)
     np.testing.assert_allclose(xp.numpy(model.mean), mean, **close)
-    centroids = [np.average(held[Y == j], axis=0, weights=WEIGHTS[Y == j]) for j in model.classes]
+    centroids = [
+        np.average(held[labels == j], axis=0, weights=WEIGHTS[labels == j]) for j in model.classes
+    ]
     np.testing.assert_allclose(xp.numpy(model.centroids), centroids, **close)
     # Samples, not weights: integers of any library, whatever the weights are.
-    np.testing.assert_array_equal(xp.numpy(model.counts), np.bincount(Y[WEIGHTS > 0]))
+    np.testing.assert_array_equal(xp.numpy(model.counts), np.bincount(labels[WEIGHTS > 0]))
 
 
 @pytest.mark.parametrize("solver", FORMS)
 def test_the_loss_is_a_weighted_sum_over_samples(xp, solver):
     spare_compiling(xp)
-    model = slce_xp.fit(xp.array(X), Y, 2, sample_weight=WEIGHTS, solver=solver)
+    model = slce_xp.fit(xp.array(X), labels, 2, sample_weight=WEIGHTS, solver=solver)
     held = xp.held(X).astype(np.float64)
     centred = held - np.average(held, axis=0, weights=WEIGHTS)
     C = np.empty_like(held)
     for j in range(4):
-        C[Y == j] = np.average(centred[Y == j], axis=0, weights=WEIGHTS[Y == j])
+        C[labels == j] = np.average(centred[labels == j], axis=0, weights=WEIGHTS[labels == j])
     A = xp.numpy(model.components).astype(np.float64)
     loss = WEIGHTS @ ((C - centred @ A.T @ A) ** 2).sum(axis=1)
     total = WEIGHTS @ (C**2).sum(axis=1)
@@ -104,8 +108,8 @@ def test_the_loss_is_a_weighted_sum_over_samples(xp, solver):
 
 def test_the_bounds_are_of_the_weighted_scatter(xp, tmp_path):
     spare_compiling(xp)
-    model = slce_xp.fit(xp.array(X), Y, sample_weight=WEIGHTS)
-    _, between, _, _ = oracle.weighted_parts(xp.held(X), Y, WEIGHTS)
+    model = slce_xp.fit(xp.array(X), labels, sample_weight=WEIGHTS)
+    _, between, _, _ = oracle.weighted_parts(xp.held(X), labels, WEIGHTS)
     expected, _ = oracle.descending(2 * between)
     bounds = xp.numpy(model.eigenvalue_bounds)
     np.testing.assert_allclose(bounds, expected[:3], rtol=xp.tolerance(1e-10, 1e-4))
@@ -123,9 +127,9 @@ def test_the_bounds_are_of_the_weighted_scatter(xp, tmp_path):
 def test_integer_weights_are_repeated_rows(xp, solver):
     spare_compiling(xp)
     times = np.random.default_rng(64).integers(0, 4, len(X))
-    weighted = slce_xp.fit(xp.array(X), Y, sample_weight=times, solver=solver)
+    weighted = slce_xp.fit(xp.array(X), labels, sample_weight=times, solver=solver)
     repeated = slce_xp.fit(
-        xp.array(np.repeat(X, times, axis=0)), np.repeat(Y, times), solver=solver
+        xp.array(np.repeat(X, times, axis=0)), np.repeat(labels, times), solver=solver
     )
     assert_same(xp, weighted, repeated, xp.tolerance(1e-9, 1e-4))
 
@@ -134,10 +138,10 @@ def test_integer_weights_are_repeated_rows(xp, solver):
 def test_zero_weight_is_an_absent_row(xp, solver):
     spare_compiling(xp)
     weights = np.where(np.arange(len(X)) % 3 == 1, 0.0, 1.0)
-    weights[Y == 2] = 0.0  # a class that is absent altogether
+    weights[labels == 2] = 0.0  # a class that is absent altogether
     here = weights > 0
-    weighted = slce_xp.fit(xp.array(X), Y, sample_weight=weights, solver=solver)
-    absent = slce_xp.fit(xp.array(X[here]), Y[here], solver=solver)
+    weighted = slce_xp.fit(xp.array(X), labels, sample_weight=weights, solver=solver)
+    absent = slce_xp.fit(xp.array(X[here]), labels[here], solver=solver)
     np.testing.assert_array_equal(weighted.classes, [0, 1, 3])
     np.testing.assert_array_equal(xp.numpy(weighted.counts), xp.numpy(absent.counts))
     assert weighted.n_components == 2
@@ -147,8 +151,8 @@ def test_zero_weight_is_an_absent_row(xp, solver):
 @pytest.mark.parametrize("solver", FORMS)
 def test_equal_weights_are_no_weights(xp, solver):
     spare_compiling(xp)
-    plain = slce_xp.fit(xp.array(X), Y, solver=solver)
-    ones = slce_xp.fit(xp.array(X), Y, sample_weight=np.ones(len(X)), solver=solver)
+    plain = slce_xp.fit(xp.array(X), labels, solver=solver)
+    ones = slce_xp.fit(xp.array(X), labels, sample_weight=np.ones(len(X)), solver=solver)
     assert_same(xp, ones, plain, xp.tolerance(1e-9, 1e-4))
 
 
@@ -156,7 +160,7 @@ def test_equal_weights_are_no_weights(xp, solver):
 @pytest.mark.parametrize("solver", FORMS)
 def test_a_common_factor_scales_eigenvalues_only(solver, factor, dtype):
     one, other = (
-        slce_xp.fit(X.astype(dtype), Y, sample_weight=w, solver=solver)
+        slce_xp.fit(X.astype(dtype), labels, sample_weight=w, solver=solver)
         for w in (WEIGHTS, factor * WEIGHTS)
     )
     tolerance = {"float64": 1e-9, "float32": 1e-4}[dtype]
@@ -167,7 +171,7 @@ def test_a_common_factor_scales_eigenvalues_only(solver, factor, dtype):
 
 @pytest.mark.parametrize("solver", FORMS)
 def test_a_class_of_one_heavy_sample(solver):
-    y, weights = Y.copy(), WEIGHTS.copy()
+    y, weights = labels.copy(), WEIGHTS.copy()
     y[5], weights[5] = 9, 40.0
     model = slce_xp.fit(X, y, sample_weight=weights, solver=solver)
     with make_backend("numpy") as backend:
@@ -211,28 +215,28 @@ def test_repetition_holds_for_any_counts(times, seed, solver):
 def test_balanced_gives_every_class_the_same_weight(xp, solver, weights):
     spare_compiling(xp)
     model = slce_xp.fit(
-        xp.array(X), Y, sample_weight=weights, class_weight="balanced", solver=solver
+        xp.array(X), labels, sample_weight=weights, class_weight="balanced", solver=solver
     )
     base = np.ones(len(X)) if weights is None else weights
-    total = np.bincount(Y, base)
-    balanced = base * (base.sum() / (4 * total))[Y]
-    np.testing.assert_allclose(np.bincount(Y, balanced), base.sum() / 4)
-    expected = slce_xp.fit(xp.array(X), Y, sample_weight=balanced, solver=solver)
+    total = np.bincount(labels, base)
+    balanced = base * (base.sum() / (4 * total))[labels]
+    np.testing.assert_allclose(np.bincount(labels, balanced), base.sum() / 4)
+    expected = slce_xp.fit(xp.array(X), labels, sample_weight=balanced, solver=solver)
     assert_same(xp, model, expected, xp.tolerance(1e-9, 1e-4))
 
 
 def test_balanced_is_scikit_learn_s():
-    model = slce_xp.fit(X, Y, class_weight="balanced")
-    expected = slce_xp.fit(X, Y, sample_weight=compute_sample_weight("balanced", Y))
+    model = slce_xp.fit(X, labels, class_weight="balanced")
+    expected = slce_xp.fit(X, labels, sample_weight=compute_sample_weight("balanced", labels))
     np.testing.assert_allclose(model.eigenvalues, expected.eigenvalues, rtol=1e-10)
     np.testing.assert_allclose(model.components, expected.components, atol=1e-9)
-    np.testing.assert_array_equal(model.counts, np.bincount(Y))
+    np.testing.assert_array_equal(model.counts, np.bincount(labels))
 
 
 def test_balanced_counts_only_classes_that_are_there():
-    weights = np.where(Y == 2, 0.0, 1.0)
-    model = slce_xp.fit(X, Y, sample_weight=weights, class_weight="balanced")
-    expected = slce_xp.fit(X[Y != 2], Y[Y != 2], class_weight="balanced")
+    weights = np.where(labels == 2, 0.0, 1.0)
+    model = slce_xp.fit(X, labels, sample_weight=weights, class_weight="balanced")
+    expected = slce_xp.fit(X[labels != 2], labels[labels != 2], class_weight="balanced")
     np.testing.assert_allclose(model.eigenvalues, expected.eigenvalues, rtol=1e-10)
 
 
@@ -242,32 +246,34 @@ NAMES = np.array(["ant", "bee", "cat", "dog"])
 @pytest.mark.parametrize(
     ("y", "class_weight"),
     [
-        (NAMES[Y], {"bee": 5.0, "dog": 0.25}),
-        (NAMES[Y].astype(object), {"bee": 5, "dog": 0.25}),
-        (pd.Series(NAMES[Y], dtype="category"), {"bee": 5.0, "dog": np.float32(0.25)}),
-        (Y, {1: 5.0, 3: 0.25}),
-        (Y, {np.int64(1): 5.0, np.int64(3): 0.25}),
-        (Y.astype(np.int8), {1: 5.0, 3: 0.25, 0: 1.0}),
+        (NAMES[labels], {"bee": 5.0, "dog": 0.25}),
+        (NAMES[labels].astype(object), {"bee": 5, "dog": 0.25}),
+        (pd.Series(NAMES[labels], dtype="category"), {"bee": 5.0, "dog": np.float32(0.25)}),
+        (labels, {1: 5.0, 3: 0.25}),
+        (labels, {np.int64(1): 5.0, np.int64(3): 0.25}),
+        (labels.astype(np.int8), {1: 5.0, 3: 0.25, 0: 1.0}),
     ],
     ids=["strings", "objects", "categorical", "integers", "NumPy's integers", "short integers"],
 )
 def test_weights_by_label_leave_the_others_at_one(y, class_weight):
     model = slce_xp.fit(X, y, class_weight=class_weight)
-    weights = np.array([1.0, 5.0, 1.0, 0.25])[Y]
+    weights = np.array([1.0, 5.0, 1.0, 0.25])[labels]
     with make_backend("numpy") as backend:
-        oracle.assert_leading(model, backend, oracle.weighted_matrix(X, Y, weights), "float64", 3)
+        oracle.assert_leading(
+            model, backend, oracle.weighted_matrix(X, labels, weights), "float64", 3
+        )
 
 
 def test_a_dict_multiplies_sample_weights():
-    model = slce_xp.fit(X, Y, sample_weight=WEIGHTS, class_weight={0: 3.0})
-    expected = slce_xp.fit(X, Y, sample_weight=np.where(Y == 0, 3.0, 1.0) * WEIGHTS)
+    model = slce_xp.fit(X, labels, sample_weight=WEIGHTS, class_weight={0: 3.0})
+    expected = slce_xp.fit(X, labels, sample_weight=np.where(labels == 0, 3.0, 1.0) * WEIGHTS)
     np.testing.assert_allclose(model.eigenvalues, expected.eigenvalues, rtol=1e-10)
 
 
 def test_class_weight_zero_is_an_absent_class():
-    model = slce_xp.fit(X, Y, class_weight={2: 0.0})
+    model = slce_xp.fit(X, labels, class_weight={2: 0.0})
     np.testing.assert_array_equal(model.classes, [0, 1, 3])
-    expected = slce_xp.fit(X[Y != 2], Y[Y != 2])
+    expected = slce_xp.fit(X[labels != 2], labels[labels != 2])
     np.testing.assert_allclose(model.components, expected.components, atol=1e-9)
 
 
@@ -292,32 +298,32 @@ def torch_weights():
 )
 def test_weights_come_in_many_kinds(make):
     weights = make()
-    model = slce_xp.fit(X, Y, sample_weight=weights)
-    expected = slce_xp.fit(X, Y, sample_weight=WEIGHTS)
+    model = slce_xp.fit(X, labels, sample_weight=weights)
+    expected = slce_xp.fit(X, labels, sample_weight=WEIGHTS)
     np.testing.assert_array_equal(model.components, expected.components)
 
 
 def test_weights_may_be_on_any_device(xp):
     spare_compiling(xp)
-    model = slce_xp.fit(xp.array(X), Y, sample_weight=xp.array(WEIGHTS))
-    expected = slce_xp.fit(xp.array(X), Y, sample_weight=xp.held(WEIGHTS))
+    model = slce_xp.fit(xp.array(X), labels, sample_weight=xp.array(WEIGHTS))
+    expected = slce_xp.fit(xp.array(X), labels, sample_weight=xp.held(WEIGHTS))
     np.testing.assert_array_equal(xp.numpy(model.components), xp.numpy(expected.components))
 
 
 def test_a_mask_is_a_weight():
     here = np.arange(len(X)) % 2 == 0
-    model = slce_xp.fit(X, Y, sample_weight=here)
-    expected = slce_xp.fit(X[here], Y[here])
+    model = slce_xp.fit(X, labels, sample_weight=here)
+    expected = slce_xp.fit(X[here], labels[here])
     np.testing.assert_allclose(model.components, expected.components, atol=1e-9)
 
 
 @pytest.mark.parametrize("solver", FORMS)
 def test_nothing_handed_in_is_changed(solver):
-    data, y, weights = X.copy(), Y.copy(), WEIGHTS.copy()
+    data, y, weights = X.copy(), labels.copy(), WEIGHTS.copy()
     classes = {1: 2.0}
     slce_xp.fit(data, y, sample_weight=weights, class_weight=classes, solver=solver)
     np.testing.assert_array_equal(data, X)
-    np.testing.assert_array_equal(y, Y)
+    np.testing.assert_array_equal(y, labels)
     np.testing.assert_array_equal(weights, WEIGHTS)
     assert classes == {1: 2.0}
 
@@ -344,12 +350,12 @@ BAD_WEIGHTS = {
 def test_bad_weights_are_refused(case):
     weights, error, message = BAD_WEIGHTS[case]
     with pytest.raises(error, match=f"(?s)sample_weight must .*({message})"):
-        slce_xp.fit(X, Y, sample_weight=weights)
+        slce_xp.fit(X, labels, sample_weight=weights)
 
 
 def test_one_class_of_positive_weight_is_too_few():
-    with pytest.raises(ValueError, match="at least two classes.*weight"):
-        slce_xp.fit(X, Y, sample_weight=np.where(Y == 1, 1.0, 0.0))
+    with pytest.raises(ValueError, match=r"at least two classes.*weight"):
+        slce_xp.fit(X, labels, sample_weight=np.where(labels == 1, 1.0, 0.0))
 
 
 BAD_CLASS_WEIGHTS = {
@@ -367,4 +373,4 @@ BAD_CLASS_WEIGHTS = {
 def test_bad_class_weights_are_refused(case):
     class_weight, message = BAD_CLASS_WEIGHTS[case]
     with pytest.raises((TypeError, ValueError), match=f"class_weight must .*{message}"):
-        slce_xp.fit(X, Y, class_weight=class_weight)
+        slce_xp.fit(X, labels, class_weight=class_weight)

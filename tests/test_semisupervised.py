@@ -1,0 +1,339 @@
+"""Samples without a label: M = 2·S_b − S_t(labelled) + λ·S_t(unlabelled), about the mean of all."""
+
+import datetime
+
+import numpy as np
+import oracle
+import pandas as pd
+import polars as pl
+import pytest
+from conftest import make_backend, spare_compiling
+
+import slce_xp
+
+FORMS = ["scatter", "gram", "krylov"]
+
+
+def partly_labelled(n, d, n_classes, seed, share=0.4):
+    """Blobs of which a share has lost its label, −1; every class keeps a sample."""
+    X, y = oracle.blobs(n, d, n_classes, seed=seed)
+    rng = np.random.default_rng(seed)
+    first = np.unique(y, return_index=True)[1]
+    lost = np.setdiff1d(np.flatnonzero(rng.random(n) < share), first)
+    y[lost] = -1
+    # Not where the labelled ones are: the mean of all samples is another one.
+    X[lost] += 0.5 * rng.standard_normal(d) / np.arange(1, d + 1)
+    return X, y
+
+
+PROBLEMS = {
+    "tall": partly_labelled(120, 9, 4, seed=71),
+    "wide": partly_labelled(40, 120, 3, seed=72),
+    "many classes": partly_labelled(400, 12, 90, seed=73),
+}
+X, labels = PROBLEMS["tall"]
+KNOWN = labels >= 0
+
+
+def assert_same(model, other, tolerance=1e-9):
+    np.testing.assert_array_equal(model.classes, other.classes)
+    np.testing.assert_allclose(model.components, other.components, atol=tolerance)
+    np.testing.assert_allclose(model.eigenvalues, other.eigenvalues, rtol=tolerance)
+    np.testing.assert_allclose(model.mean, other.mean, atol=tolerance)
+
+
+# ---------------------------------------------------------------- against the oracle
+
+
+@pytest.mark.parametrize("problem", PROBLEMS)
+@pytest.mark.parametrize("solver", FORMS)
+def test_forms_and_backends_agree_with_the_oracle(xp, dtype, solver, problem):
+    spare_compiling(xp)
+    X, y = PROBLEMS[problem]
+    X = X.astype(dtype)
+    k = min(y.max(), X.shape[1])
+    model = slce_xp.fit(xp.array(X), y, unlabeled=-1, unlabeled_weight=0.5, solver=solver)
+    M = oracle.weighted_matrix(X, y, labelled=y >= 0, unlabeled_weight=0.5)
+    oracle.assert_leading(model, xp, M, dtype, k)
+    assert model.solver == solver
+
+
+@pytest.mark.parametrize("unlabeled_weight", [0.0, 1.0, 20.0])
+@pytest.mark.parametrize("solver", FORMS)
+def test_any_weight_of_the_unlabelled(dtype, solver, unlabeled_weight):
+    data = X.astype(dtype)
+    options = {"unlabeled": -1, "unlabeled_weight": unlabeled_weight}
+    model = slce_xp.fit(data, labels, solver=solver, **options)
+    M = oracle.weighted_matrix(data, labels, None, KNOWN, unlabeled_weight)
+    with make_backend("numpy") as backend:
+        oracle.assert_leading(model, backend, M, dtype, 3)
+
+
+@pytest.mark.parametrize("solver", FORMS)
+def test_the_weight_is_one_by_default(solver):
+    model = slce_xp.fit(X, labels, unlabeled=-1, solver=solver)
+    assert_same(model, slce_xp.fit(X, labels, unlabeled=-1, unlabeled_weight=1, solver=solver))
+
+
+@pytest.mark.parametrize("solver", FORMS)
+def test_weighted_samples(xp, solver):
+    spare_compiling(xp)
+    weights = np.random.default_rng(74).gamma(1.0, size=len(X))
+    weights[::7] = 0.0
+    options = {"unlabeled": -1, "unlabeled_weight": 2.0, "sample_weight": weights}
+    model = slce_xp.fit(xp.array(X), labels, solver=solver, **options)
+    M = oracle.weighted_matrix(xp.held(X), labels, weights, KNOWN, 2.0)
+    oracle.assert_leading(model, xp, M, xp.tolerance("float64", "float32"), 3)
+
+
+@pytest.mark.parametrize("solver", FORMS)
+def test_far_from_the_origin(xp, solver):
+    spare_compiling(xp)
+    far = X / X.std() + 1e3
+    model = slce_xp.fit(xp.array(far), labels, unlabeled=-1, solver=solver)
+    _, vectors = oracle.descending(oracle.weighted_matrix(xp.held(far), labels, labelled=KNOWN))
+    angle = oracle.largest_angle(xp.numpy(model.components), vectors[:3])
+    assert angle < xp.tolerance(1e-7, 3e-5)
+
+
+@pytest.mark.parametrize("solver", FORMS)
+def test_what_the_model_holds(xp, solver):
+    spare_compiling(xp)
+    model = slce_xp.fit(xp.array(X), xp.array(labels), unlabeled=-1, solver=solver)
+    held = xp.held(X).astype(np.float64)
+    close = {"atol": xp.tolerance(1e-12, 1e-5)}
+    np.testing.assert_array_equal(model.classes, [0, 1, 2, 3])
+    np.testing.assert_array_equal(xp.numpy(model.counts), np.bincount(labels[KNOWN]))
+    np.testing.assert_allclose(xp.numpy(model.mean), held.mean(axis=0), **close)
+    centroids = np.stack([held[labels == j].mean(axis=0) for j in range(4)])
+    np.testing.assert_allclose(xp.numpy(model.centroids), centroids, **close)
+    Z = (held - held.mean(axis=0)) @ xp.numpy(model.components).T
+    np.testing.assert_allclose(
+        xp.numpy(model.transform(xp.array(X))), Z, atol=xp.tolerance(1e-10, 1e-4)
+    )
+
+
+# ---------------------------------------------------------------- what the weight means
+
+
+@pytest.mark.parametrize("solver", FORMS)
+def test_weight_zero_is_the_supervised_fit_where_the_means_agree(solver):
+    # Unlabelled samples in pairs about the mean of the labelled ones leave it where it is.
+    centre = X[KNOWN].mean(axis=0)
+    away = X[~KNOWN] - centre
+    data = np.concatenate([X[KNOWN], centre + away, centre - away])
+    y = np.concatenate([labels[KNOWN], np.full(2 * len(away), -1)])
+    model = slce_xp.fit(data, y, unlabeled=-1, unlabeled_weight=0.0, solver=solver)
+    assert_same(model, slce_xp.fit(X[KNOWN], labels[KNOWN], solver=solver))
+
+
+@pytest.mark.parametrize("solver", FORMS)
+def test_a_large_weight_is_pca_of_the_unlabelled(solver):
+    model = slce_xp.fit(X, labels, unlabeled=-1, unlabeled_weight=1e9, solver=solver)
+    centred = X[~KNOWN] - X.mean(axis=0)
+    _, axes = oracle.descending(centred.T @ centred)
+    assert oracle.largest_angle(model.components, axes[:3]) < 1e-6
+    share = model.eigenvalues / 1e9
+    np.testing.assert_allclose(share, np.sum((centred @ axes[:3].T) ** 2, axis=0), rtol=1e-6)
+
+
+@pytest.mark.parametrize("unlabeled", [-1, "missing", "unknown", 2.5])
+def test_a_mark_that_does_not_occur_changes_nothing(unlabeled):
+    y = labels[KNOWN]
+    model = slce_xp.fit(X[KNOWN], y, unlabeled=unlabeled, unlabeled_weight=7.0)
+    plain = slce_xp.fit(X[KNOWN], y)
+    assert_same(model, plain)
+    assert model.loss == pytest.approx(plain.loss, abs=1e-9 * plain.total_loss)
+
+
+def test_no_label_is_special_unless_told():
+    y = np.where(X[:, 0] > 0, 1, -1)
+    model = slce_xp.fit(X, y)
+    np.testing.assert_array_equal(model.classes, [-1, 1])
+    np.testing.assert_array_equal(model.counts, [(y < 0).sum(), (y > 0).sum()])
+
+
+@pytest.mark.parametrize("solver", FORMS)
+def test_unlabelled_rows_of_no_weight_are_absent(solver):
+    model = slce_xp.fit(
+        X, labels, sample_weight=KNOWN, unlabeled=-1, unlabeled_weight=5.0, solver=solver
+    )
+    assert_same(model, slce_xp.fit(X[KNOWN], labels[KNOWN], solver=solver))
+
+
+def test_classes_are_balanced_among_the_labelled():
+    model = slce_xp.fit(X, labels, unlabeled=-1, class_weight="balanced")
+    weights = np.ones(len(X))
+    weights[KNOWN] = (KNOWN.sum() / (4 * np.bincount(labels[KNOWN])))[labels[KNOWN]]
+    M = oracle.weighted_matrix(X, labels, weights, KNOWN)
+    with make_backend("numpy") as backend:
+        oracle.assert_leading(model, backend, M, "float64", 3)
+
+
+def test_a_weight_for_the_mark_itself_is_refused():
+    with pytest.raises(ValueError, match=r"class_weight must .*-1"):
+        slce_xp.fit(X, labels, unlabeled=-1, class_weight={-1: 2.0})
+
+
+# ---------------------------------------------------------------- how many components
+
+
+@pytest.mark.parametrize("solver", FORMS)
+def test_more_eigenvalues_than_classes_may_be_positive(xp, solver):
+    spare_compiling(xp)
+    M = oracle.weighted_matrix(xp.held(X), labels, labelled=KNOWN, unlabeled_weight=30.0)
+    assert np.linalg.eigvalsh(M)[-6] > 0
+    model = slce_xp.fit(xp.array(X), labels, 6, unlabeled=-1, unlabeled_weight=30.0, solver=solver)
+    assert model.n_positive == 6  # and no warning, which would be an error here
+    oracle.assert_leading(model, xp, M, xp.tolerance("float64", "float32"), 6)
+
+
+@pytest.mark.parametrize("solver", FORMS)
+def test_the_default_is_one_less_than_the_classes(solver):
+    model = slce_xp.fit(X, labels, unlabeled=-1, unlabeled_weight=30.0, solver=solver)
+    assert model.n_components == 3
+
+
+@pytest.mark.parametrize("unlabeled_weight", [0.0, 0.3, 30.0])
+@pytest.mark.parametrize("solver", FORMS)
+def test_positive_components_are_positive(solver, unlabeled_weight):
+    options = {"unlabeled": -1, "unlabeled_weight": unlabeled_weight, "solver": solver}
+    model = slce_xp.fit(X, labels, "positive", **options)
+    M = oracle.weighted_matrix(X, labels, None, KNOWN, unlabeled_weight)
+    expected, _ = oracle.descending(M)
+    assert 0 < model.n_components == model.n_positive <= (expected > 0).sum()
+    assert (model.eigenvalues > 0).all()
+    np.testing.assert_allclose(
+        model.eigenvalues, expected[: model.n_components], atol=1e-9 * expected[0]
+    )
+
+
+@pytest.mark.parametrize("solver", FORMS)
+def test_all_components_in_their_order(solver):
+    X, y = PROBLEMS["wide"]
+    X = X[:, :50]
+    with pytest.warns(UserWarning, match="lower the loss"):
+        model = slce_xp.fit(X, y, 50, unlabeled=-1, unlabeled_weight=0.5, solver=solver)
+    expected, _ = oracle.descending(oracle.weighted_matrix(X, y, None, y >= 0, 0.5))
+    np.testing.assert_allclose(model.eigenvalues, expected, atol=1e-11 * expected[0])
+    assert (model.eigenvalues == 0).sum() == 50 - (len(X) - 1)
+    np.testing.assert_allclose(model.components @ model.components.T, np.eye(50), atol=1e-12)
+
+
+# ---------------------------------------------------------------- marks
+
+
+NAMES = np.array(["ant", "bee", "cat", "dog", "?"])[labels]  # −1 takes the last
+
+
+def with_missing(mark):
+    values = NAMES.astype(object)
+    values[~KNOWN] = mark
+    return values
+
+
+MISSING = {
+    "None": lambda: with_missing(None),
+    "NaN among strings": lambda: with_missing(np.nan),
+    "NA": lambda: with_missing(pd.NA),
+    "None in a list": lambda: with_missing(None).tolist(),
+    "Series": lambda: pd.Series(with_missing(None), index=np.arange(len(X))[::-1]),
+    "pandas strings": lambda: pd.Series(with_missing(None), dtype="string"),
+    "categorical": lambda: pd.Series(with_missing(None), dtype="category"),
+    "Categorical": lambda: pd.Categorical(with_missing(None)),
+    "polars": lambda: pl.Series(with_missing(None).tolist()),
+    "NaN": lambda: np.where(KNOWN, labels, np.nan),
+    "float32": lambda: np.where(KNOWN, labels, np.nan).astype(np.float32),
+    "nullable integers": lambda: pd.Series(pd.array(labels, dtype="Int64")).mask(~KNOWN),
+    "NaT": lambda: np.where(
+        KNOWN, np.datetime64("2020-01-01") + labels.clip(0), np.datetime64("NaT", "D")
+    ),
+    "dates in a Series": lambda: (
+        pd.Series(np.where(KNOWN, np.datetime64("2020-01-01", "ns"), np.datetime64("NaT", "ns")))
+        + pd.to_timedelta(labels.clip(0), unit="D")
+    ),
+    "date objects": lambda: [
+        datetime.date(2020, 1, 1 + code) if code >= 0 else None for code in labels.tolist()
+    ],
+}
+
+
+@pytest.mark.parametrize("case", MISSING)
+def test_missing_labels_are_no_labels(case):
+    model = slce_xp.fit(X, MISSING[case](), unlabeled="missing")
+    expected = slce_xp.fit(X, labels, unlabeled=-1)
+    assert len(model.classes) == 4
+    np.testing.assert_array_equal(model.counts, expected.counts)
+    np.testing.assert_allclose(model.components, expected.components, atol=1e-12)
+
+
+@pytest.mark.parametrize("case", ["None", "NaN", "NaT", "categorical", "nullable integers"])
+def test_missing_labels_are_refused_unless_told(case):
+    with pytest.raises(ValueError, match=r"y must have a label for every sample.*'missing'"):
+        slce_xp.fit(X, MISSING[case]())
+
+
+@pytest.mark.parametrize(
+    ("y", "unlabeled"),
+    [
+        (NAMES, "?"),
+        (NAMES.astype(object), "?"),
+        (NAMES.tolist(), "?"),
+        (pd.Series(NAMES, dtype="category"), "?"),
+        (labels.astype(float), -1),
+        (labels.astype(np.int8), -1),
+        (labels, np.int64(-1)),
+        (labels, -1.0),
+        (np.where(KNOWN, labels, 99), 99),
+    ],
+    ids=["strings", "objects", "list", "categorical", "floats", "short", "NumPy's", "float", "99"],
+)
+def test_any_value_may_be_the_mark(y, unlabeled):
+    model = slce_xp.fit(X, y, unlabeled=unlabeled)
+    expected = slce_xp.fit(X, labels, unlabeled=-1)
+    assert len(model.classes) == 4
+    np.testing.assert_allclose(model.components, expected.components, atol=1e-12)
+
+
+def test_a_class_called_missing_is_no_mark():
+    # "missing" among strings asks for None and NaN, not for that word.
+    words = np.where(labels == 0, "missing", NAMES)
+    model = slce_xp.fit(X[KNOWN], words[KNOWN], unlabeled="missing")
+    assert "missing" in model.classes
+    assert len(model.classes) == 4
+
+
+# ---------------------------------------------------------------- what is refused
+
+
+@pytest.mark.parametrize("value", [-1.0, np.nan, np.inf, "much", None, True])
+def test_bad_weights_of_the_unlabelled_are_refused(value):
+    with pytest.raises((TypeError, ValueError), match=r"unlabeled_weight must .*; got"):
+        slce_xp.fit(X, labels, unlabeled=-1, unlabeled_weight=value)
+
+
+@pytest.mark.parametrize("kept", [0, 1])
+def test_two_labelled_classes_are_needed(kept):
+    y = np.where(labels < kept, labels, -1)
+    with pytest.raises(ValueError, match="at least two classes"):
+        slce_xp.fit(X, y, unlabeled=-1)
+
+
+def test_a_missing_label_is_no_excuse_for_another_mark():
+    y = np.where(KNOWN, labels, -1.0)
+    y[np.flatnonzero(KNOWN)[0]] = np.nan
+    with pytest.raises(ValueError, match="y must have a label for every sample"):
+        slce_xp.fit(X, y, unlabeled=-1)
+
+
+# ---------------------------------------------------------------- the model in use
+
+
+def test_saved_and_opened(tmp_path):
+    model = slce_xp.fit(X, MISSING["None"](), unlabeled="missing", unlabeled_weight=2.0)
+    model.save(tmp_path / "model.npz")
+    opened = slce_xp.load(tmp_path / "model.npz")
+    np.testing.assert_array_equal(opened.transform(X), model.transform(X))
+    assert opened.classes.tolist() == ["ant", "bee", "cat", "dog"]
+    assert opened.loss == model.loss
+    assert "4 classes" in str(opened)
