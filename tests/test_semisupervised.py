@@ -55,7 +55,8 @@ def test_forms_and_backends_agree_with_the_oracle(xp, dtype, solver, problem):
     model = slce_xp.fit(xp.array(X), y, unlabeled=-1, unlabeled_weight=0.5, solver=solver)
     M = oracle.weighted_matrix(X, y, labelled=y >= 0, unlabeled_weight=0.5)
     oracle.assert_leading(model, xp, M, dtype, k)
-    assert model.solver == solver
+    # Components that are not positive are left to a dense form.
+    assert model.solver == solver or model.n_positive < k
 
 
 @pytest.mark.parametrize("unlabeled_weight", [0.0, 1.0, 20.0])

@@ -61,7 +61,8 @@ def test_forms_and_backends_agree_with_the_oracle(xp, dtype, solver, problem):
     k = min(len(np.unique(y[weights > 0])) - 1, X.shape[1])
     model = slce_xp.fit(xp.array(X), y, sample_weight=weights, solver=solver)
     oracle.assert_leading(model, xp, oracle.weighted_matrix(X, y, weights), dtype, k)
-    assert model.solver == solver
+    # Components that are not positive are left to a dense form.
+    assert model.solver == solver or model.n_positive < k
 
 
 @pytest.mark.parametrize("solver", FORMS)

@@ -1,0 +1,500 @@
+"""Sparse X: the same answer as dense X, never densified."""
+
+import tracemalloc
+
+import numpy as np
+import oracle
+import pytest
+import scipy.sparse as sp
+from conftest import make_backend
+
+import slce_xp
+
+FORMS = ["scatter", "krylov"]
+KINDS = ["csr_array", "csr_matrix", "csc_array", "csc_matrix", "coo_array", "coo_matrix"]
+
+
+def counts(n, d, n_classes, seed):
+    """Counts as of cells and genes: mostly zero, each class with genes of its own."""
+    rng = np.random.default_rng(seed)
+    y = rng.permutation(np.arange(n) % n_classes)
+    rates = 0.15 * rng.gamma(1.0, size=d)
+    own = rng.permutation(np.arange(d) % n_classes) == y[:, None]  # genes of the sample's class
+    X = rng.poisson(rates, (n, d)) + own * rng.poisson(np.linspace(2.0, 5.0, d), (n, d))
+    X[3], X[:, 5] = 0, 0  # a cell and a gene with nothing in them
+    return X.astype(np.float64), y
+
+
+PROBLEMS = {
+    "tall": counts(150, 20, 4, seed=81),
+    "wide": counts(50, 130, 3, seed=82),
+    "many classes": counts(400, 25, 90, seed=83),
+}
+X, labels = PROBLEMS["tall"]
+
+
+def stored_bytes(x):
+    if x.format == "coo":
+        return x.data.nbytes + sum(index.nbytes for index in x.coords)
+    return x.data.nbytes + x.indices.nbytes + x.indptr.nbytes
+
+
+@pytest.fixture
+def never_dense(monkeypatch):
+    """SciPy's ways to a dense matrix, closed to those of the size of a problem here."""
+    sizes = {frozenset(x.shape) for x, _ in PROBLEMS.values()}
+
+    def guarded(way):
+        def make(x, *args, **options):
+            assert frozenset(x.shape) not in sizes, "a sparse matrix was made dense"
+            return way(x, *args, **options)
+
+        return make
+
+    for kind in KINDS:
+        for way in ("toarray", "todense"):
+            monkeypatch.setattr(getattr(sp, kind), way, guarded(getattr(getattr(sp, kind), way)))
+
+
+# ---------------------------------------------------------------- SciPy
+
+
+@pytest.mark.parametrize("problem", PROBLEMS)
+@pytest.mark.parametrize("solver", [*FORMS, "auto"])
+def test_forms_agree_with_the_oracle(never_dense, dtype, solver, problem):
+    X, y = PROBLEMS[problem]
+    k = min(len(np.unique(y)) - 1, X.shape[1])
+    model = slce_xp.fit(sp.csr_array(X.astype(dtype)), y, solver=solver)
+    with make_backend("numpy") as backend:
+        oracle.assert_leading(model, backend, oracle.matrix(X, y), dtype, k)
+    assert model.solver in FORMS
+    # Components that are not positive are left to the dense form.
+    assert model.solver == solver or solver == "auto" or model.n_positive < k
+
+
+@pytest.mark.parametrize("solver", FORMS)
+@pytest.mark.parametrize("stored", ["float32", "float64", "int64", "int32", "uint8"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_kinds_and_dtypes(never_dense, kind, stored, solver):
+    model = slce_xp.fit(getattr(sp, kind)(X.astype(stored)), labels, solver=solver)
+    dense = slce_xp.fit(X.astype(stored), labels, solver=solver)
+    tolerance = 1e-4 if stored == "float32" else 1e-9
+    for name in ("components", "eigenvalues", "mean", "centroids", "counts"):
+        one, two = getattr(model, name), getattr(dense, name)
+        assert type(one) is np.ndarray
+        assert one.dtype == two.dtype
+        np.testing.assert_allclose(one, two, atol=tolerance * np.abs(two).max())
+    np.testing.assert_array_equal(model.classes, dense.classes)
+    assert model.total_loss == pytest.approx(dense.total_loss, rel=tolerance)
+    assert model.n_samples == len(X)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_gram_form_is_refused(kind):
+    with pytest.raises(ValueError, match=r"(?s)solver.*gram.*sparse|solver.*sparse.*gram"):
+        slce_xp.fit(getattr(sp, kind)(X), labels, solver="gram")
+
+
+@pytest.mark.parametrize("problem", PROBLEMS)
+def test_auto_never_takes_the_gram_form(problem):
+    X, y = PROBLEMS[problem]
+    for n_components in (None, 1, "positive"):
+        assert slce_xp.fit(sp.csr_array(X), y, n_components).solver in FORMS
+
+
+@pytest.mark.parametrize("solver", [*FORMS, "auto"])
+@pytest.mark.parametrize("problem", ["tall", "wide"])
+def test_components_that_are_not_positive(never_dense, solver, problem):
+    X, y = PROBLEMS[problem]
+    d = X.shape[1]
+    with pytest.warns(UserWarning, match="lower the loss"):
+        model = slce_xp.fit(sp.csr_array(X), y, d, solver=solver)
+    expected, _ = oracle.eigenpairs(X, y)
+    np.testing.assert_allclose(model.eigenvalues, expected, atol=1e-11 * np.abs(expected).max())
+    np.testing.assert_allclose(model.components @ model.components.T, np.eye(d), atol=1e-12)
+    assert model.solver == "scatter"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_positive_components_only(kind):
+    rng = np.random.default_rng(84)
+    noise = sp.random_array((300, 12), density=0.2, rng=rng)
+    y = np.arange(300) % 3
+    with pytest.warns(UserWarning, match="the classes overlap"):
+        model = slce_xp.fit(getattr(sp, kind)(noise), y, "positive")
+    assert model.components.shape == (0, 12)
+
+
+@pytest.mark.parametrize("solver", FORMS)
+def test_weights_and_unlabelled_samples(never_dense, dtype, solver):
+    rng = np.random.default_rng(85)
+    weights = rng.gamma(1.0, size=len(X))
+    weights[::7] = 0.0
+    y = np.where(rng.random(len(X)) < 0.3, -1, labels)
+    x = sp.csr_array(X.astype(dtype))
+    with make_backend("numpy") as backend:
+        weighted = slce_xp.fit(x, labels, sample_weight=weights, solver=solver)
+        M = oracle.weighted_matrix(X, labels, weights)
+        oracle.assert_leading(weighted, backend, M, dtype, 3)
+        options = {"unlabeled": -1, "unlabeled_weight": 0.5, "sample_weight": weights}
+        partly = slce_xp.fit(x, y, solver=solver, **options)
+        M = oracle.weighted_matrix(X, y, weights, y >= 0, 0.5)
+        oracle.assert_leading(partly, backend, M, dtype, 3)
+        balanced = slce_xp.fit(x, labels, class_weight="balanced", solver=solver)
+        M = oracle.weighted_matrix(X, labels, (len(X) / (4 * np.bincount(labels)))[labels])
+        oracle.assert_leading(balanced, backend, M, dtype, 3)
+
+
+def disorderly(x):
+    """The same matrix with entries in several parts, out of order, and zeros that are stored."""
+    rows, columns = x.coords
+    order = np.random.default_rng(86).permutation(3 * x.nnz)
+    values = np.concatenate([0.25 * x.data, 0.75 * x.data, np.zeros(x.nnz)])[order]
+    where = (np.tile(rows, 3)[order], np.tile(columns, 3)[order])
+    return sp.coo_array((values, where), shape=x.shape)
+
+
+def unsorted_csr():
+    x = sp.csr_array(X)
+    for start, stop in zip(x.indptr[:-1], x.indptr[1:], strict=True):
+        x.indices[start:stop] = x.indices[start:stop][::-1].copy()
+        x.data[start:stop] = x.data[start:stop][::-1].copy()
+    x.has_sorted_indices = False
+    return x
+
+
+def long_indices():
+    x = sp.csr_array(X)
+    x.indices, x.indptr = x.indices.astype(np.int64), x.indptr.astype(np.int64)
+    return x
+
+
+def doubled_csr():
+    """CSR with each entry twice, half of it each."""
+    x = sp.csr_array(X)
+    parts = (np.repeat(0.5 * x.data, 2), np.repeat(x.indices, 2), 2 * x.indptr)
+    return sp.csr_array(parts, shape=x.shape)
+
+
+def read_only():
+    x = sp.csr_array(X)
+    for part in (x.data, x.indices, x.indptr):
+        part.flags.writeable = False
+    return x
+
+
+ODD = {
+    "COO with duplicates and zeros": lambda: disorderly(sp.coo_array(X)),
+    "CSR with duplicates": doubled_csr,
+    "CSR out of order": unsorted_csr,
+    "long indices": long_indices,
+    "read-only": read_only,
+    "a slice of rows": lambda: sp.csr_array(np.repeat(X, 2, axis=0))[::2],
+}
+
+
+@pytest.mark.parametrize("solver", FORMS)
+@pytest.mark.parametrize("case", ODD)
+def test_odd_but_sound_matrices(case, solver):
+    x = ODD[case]()
+    model = slce_xp.fit(x, labels, solver=solver)
+    dense = slce_xp.fit(X, labels, solver=solver)
+    np.testing.assert_allclose(model.components, dense.components, atol=1e-9)
+    np.testing.assert_allclose(model.centroids, dense.centroids, atol=1e-12)
+    np.testing.assert_allclose(model.transform(x), dense.transform(X), atol=1e-9)
+
+
+def parts(x):
+    if x.format == "coo":
+        return [x.data, *x.coords]
+    return [x.data, x.indices, x.indptr]
+
+
+@pytest.mark.parametrize("solver", FORMS)
+@pytest.mark.parametrize("case", ODD)
+def test_what_is_handed_in_is_not_changed(case, solver):
+    # SciPy puts indices in order and adds duplicates up in place.
+    x = ODD[case]()
+    before = [part.copy() for part in parts(x)]
+    model = slce_xp.fit(x, labels, solver=solver)
+    model.transform(x)
+    for part, was in zip(parts(x), before, strict=True):
+        np.testing.assert_array_equal(part, was)
+        assert part.dtype == was.dtype
+
+
+# ---------------------------------------------------------------- the model in use
+
+
+@pytest.mark.parametrize("stored", ["float32", "float64", "uint8"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_sparse_samples_are_embedded_as_dense_ones(never_dense, kind, stored):
+    model = slce_xp.fit(X, labels)
+    x = getattr(sp, kind)(X.astype(stored))
+    Z = model.transform(x)
+    assert type(Z) is np.ndarray
+    expected = model.transform(X.astype(stored))
+    assert Z.dtype == expected.dtype == np.float64  # the wider of the model's and X's
+    np.testing.assert_allclose(Z, expected, atol=1e-11)
+    single = slce_xp.fit(X.astype("float32"), labels)
+    assert single.transform(getattr(sp, kind)(X.astype("float32"))).dtype == np.float32
+
+
+def test_a_model_of_sparse_data_takes_dense_samples(tmp_path):
+    model = slce_xp.fit(sp.csr_array(X), labels)
+    expected = model.transform(sp.csr_array(X))
+    np.testing.assert_allclose(model.transform(X), expected, atol=1e-11)
+    np.testing.assert_allclose(model.reconstruct(sp.csr_array(X)), model.reconstruct(X), atol=1e-11)
+    model.save(tmp_path / "model.npz")
+    opened = slce_xp.load(tmp_path / "model.npz")
+    np.testing.assert_array_equal(opened.transform(sp.csr_array(X)), expected)
+    assert "4 classes" in str(opened)
+
+
+def test_a_sparse_matrix_of_another_width_is_refused():
+    model = slce_xp.fit(sp.csr_array(X), labels)
+    with pytest.raises(ValueError, match=r"X must have 20 columns.*\(150, 7\)"):
+        model.transform(sp.csr_array(X[:, :7]))
+
+
+def test_no_rows_to_embed():
+    model = slce_xp.fit(sp.csr_array(X), labels)
+    assert model.transform(sp.csr_array((0, 20))).shape == (0, 3)
+
+
+# ---------------------------------------------------------------- what is refused
+
+
+NOT_FINITE = {
+    "NaN": (np.nan, "NaN stands in row 11, column 2"),
+    "infinity": (np.inf, "infinity stands in row 11, column 2"),
+    "-infinity": (-np.inf, "infinity stands in row 11, column 2"),
+}
+
+
+@pytest.mark.parametrize("solver", FORMS)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("case", NOT_FINITE)
+def test_the_first_number_that_is_not_finite_is_located(case, kind, solver):
+    value, where = NOT_FINITE[case]
+    bad = X.copy()
+    bad[11, 2] = value
+    bad[40, 9] = np.nan
+    with pytest.raises(ValueError, match=f"^X must be finite; the first {where}.*impute"):
+        slce_xp.fit(getattr(sp, kind)(bad), labels, solver=solver)
+
+
+def test_the_first_one_in_the_order_of_rows():
+    bad = X.copy()
+    bad[40, 2], bad[11, 9] = np.nan, np.nan  # in the order of columns the other way round
+    for kind in KINDS:
+        with pytest.raises(ValueError, match="row 11, column 9"):
+            slce_xp.fit(getattr(sp, kind)(bad), labels)
+
+
+BAD = {
+    "no rows": (sp.csr_array((0, 4)), ValueError, r"at least one row.*\(0, 4\)"),
+    "no columns": (sp.csr_array((150, 0)), ValueError, r"at least one column.*\(150, 0\)"),
+    "complex": (sp.csr_array(X * 1j), TypeError, "real numbers; got dtype complex128"),
+    "one-dimensional": (sp.coo_array(X[0]), ValueError, r"two-dimensional.*\(20,\)"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_matrices_are_refused(case):
+    x, error, message = BAD[case]
+    with pytest.raises(error, match=f"^X must .*{message}"):
+        slce_xp.fit(x, labels[: x.shape[0]])
+
+
+def test_as_many_labels_as_rows():
+    with pytest.raises(ValueError, match=r"150 rows in X and 3 labels in y"):
+        slce_xp.fit(sp.csr_array(X), labels[:3])
+
+
+def test_nothing_at_all_in_the_matrix():
+    with pytest.warns(UserWarning, match="no components"):
+        model = slce_xp.fit(sp.csr_array((6, 4)), [0, 1] * 3, "positive")
+    assert model.n_components == 0
+
+
+# ---------------------------------------------------------------- bytes
+
+
+def large_counts(n=20_000, d=5_000, n_classes=4, density=0.005, seed=87):
+    """Rows with as many entries each, three quarters of them among the genes of the class."""
+    rng = np.random.default_rng(seed)
+    y = np.arange(n) % n_classes
+    per_row = int(density * d)
+    own = 100
+    columns = rng.integers(0, d, (n, per_row))
+    marked = rng.random((n, per_row)) < 0.75
+    columns = np.where(marked, rng.integers(0, own, (n, per_row)) + own * y[:, None], columns)
+    values = rng.random(columns.size) + 0.5
+    rows = np.repeat(np.arange(n), per_row)
+    return sp.csr_array((values, (rows, columns.ravel())), shape=(n, d)), y
+
+
+def peak_of(run):
+    tracemalloc.start()
+    try:
+        result = run()
+        return tracemalloc.get_traced_memory()[1], result
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_fit_takes_a_small_multiple_of_what_is_stored():
+    x, y = large_counts()
+    slce_xp.fit(x[:50], y[:50])  # what is imported lazily is not counted
+    peak, model = peak_of(lambda: slce_xp.fit(x, y))
+    assert model.n_positive == 3
+    assert peak <= 3 * stored_bytes(x)
+    assert peak <= 0.03 * 8 * x.shape[0] * x.shape[1]  # what dense would take
+
+
+def test_an_embedding_takes_little_beside_itself():
+    x, y = large_counts()
+    model = slce_xp.fit(x, y)
+    peak, Z = peak_of(lambda: model.transform(x))
+    assert peak <= 3 * Z.nbytes + 0.5 * stored_bytes(x)
+
+
+def test_twenty_thousand_classes_need_a_small_multiple_of_x():
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((40_000, 50))
+    y = rng.permutation(np.arange(40_000) % 20_000)
+    slce_xp.fit(x[:50], y[:50])
+    sparse = sp.csr_array(x)
+    peak, model = peak_of(lambda: slce_xp.fit(sparse, y))
+    assert len(model.classes) == 20_000
+    assert peak <= 10 * x.nbytes
+
+
+# ---------------------------------------------------------------- Torch
+
+
+@pytest.fixture
+def torch_csr():
+    """X as a compressed tensor; Torch warns, once, that its kind is in beta."""
+    torch = pytest.importorskip("torch")
+
+    def make(values, dtype="float64"):
+        x = sp.csr_array(np.asarray(values, dtype))
+        index = [torch.asarray(part, dtype=torch.int64) for part in (x.indptr, x.indices)]
+        return torch.sparse_csr_tensor(
+            *index, torch.asarray(x.data), x.shape, check_invariants=True
+        )
+
+    return make
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta")
+@pytest.mark.parametrize("problem", PROBLEMS)
+@pytest.mark.parametrize("solver", FORMS)
+def test_torch_agrees_with_the_oracle(torch_csr, dtype, solver, problem):
+    X, y = PROBLEMS[problem]
+    k = min(len(np.unique(y)) - 1, X.shape[1])
+    model = slce_xp.fit(torch_csr(X, dtype), y, solver=solver)
+    with make_backend("torch") as backend:
+        oracle.assert_leading(model, backend, oracle.matrix(X, y), dtype, k)
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta")
+def test_torch_embeds(torch_csr, monkeypatch):
+    import torch
+
+    x = torch_csr(X)
+    model = slce_xp.fit(x, labels, sample_weight=np.ones(len(X)))
+    Z = model.transform(x)
+    assert Z.layout == torch.strided
+    np.testing.assert_allclose(Z.numpy(), model.transform(torch.asarray(X)).numpy(), atol=1e-11)
+    with pytest.raises(ValueError, match="gram"):
+        slce_xp.fit(x, labels, solver="gram")
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta")
+def test_torch_locates_what_is_not_finite(torch_csr):
+    bad = X.copy()
+    bad[11, 2] = np.nan
+    with pytest.raises(ValueError, match=r"^X must be finite; the first NaN stands in row 11, col"):
+        slce_xp.fit(torch_csr(bad), labels)
+
+
+# ---------------------------------------------------------------- CuPy
+
+
+@pytest.fixture
+def cupy_sparse(xp):
+    return pytest.importorskip("cupyx.scipy.sparse")
+
+
+on_cupy = [pytest.mark.gpu, pytest.mark.parametrize("xp", ["cupy"], indirect=True)]
+
+
+def marked(test):
+    for mark in on_cupy:
+        test = mark(test)
+    return test
+
+
+@marked
+@pytest.mark.parametrize("problem", PROBLEMS)
+@pytest.mark.parametrize("solver", [*FORMS, "auto"])
+@pytest.mark.parametrize("kind", ["csr_matrix", "csc_matrix", "coo_matrix"])
+def test_cupy_agrees_with_the_oracle(xp, cupy_sparse, dtype, kind, solver, problem):
+    X, y = PROBLEMS[problem]
+    k = min(len(np.unique(y)) - 1, X.shape[1])
+    x = getattr(cupy_sparse, kind)(cupy_sparse.csr_matrix(xp.array(X, dtype)))
+    model = slce_xp.fit(x, y, solver=solver)
+    oracle.assert_leading(model, xp, oracle.matrix(X, y), dtype, k)
+    assert type(model.components) is type(xp.array(X))
+
+
+@marked
+def test_cupy_embeds(xp, cupy_sparse):
+    dense = xp.array(X)
+    x = cupy_sparse.csr_matrix(dense)
+    model = slce_xp.fit(x, labels)
+    Z = model.transform(x)
+    assert type(Z) is type(dense)
+    np.testing.assert_allclose(xp.numpy(Z), xp.numpy(model.transform(dense)), atol=1e-11)
+    with pytest.raises(ValueError, match="gram"):
+        slce_xp.fit(x, labels, solver="gram")
+
+
+@marked
+@pytest.mark.parametrize("solver", FORMS)
+def test_cupy_with_weights_and_unlabelled_samples(xp, cupy_sparse, solver):
+    rng = np.random.default_rng(88)
+    weights = rng.gamma(1.0, size=len(X))
+    y = np.where(rng.random(len(X)) < 0.3, -1, labels)
+    x = cupy_sparse.csr_matrix(xp.array(X))
+    model = slce_xp.fit(x, y, sample_weight=weights, unlabeled=-1, solver=solver)
+    M = oracle.weighted_matrix(X, y, weights, y >= 0)
+    oracle.assert_leading(model, xp, M, "float64", 3)
+
+
+@marked
+@pytest.mark.parametrize("kind", ["csr_matrix", "csc_matrix", "coo_matrix"])
+def test_cupy_locates_what_is_not_finite(xp, cupy_sparse, kind):
+    bad = X.copy()
+    bad[11, 2] = np.nan
+    x = getattr(cupy_sparse, kind)(cupy_sparse.csr_matrix(xp.array(bad)))
+    with pytest.raises(ValueError, match=r"^X must be finite; the first NaN stands in row 11, col"):
+        slce_xp.fit(x, labels)
+
+
+@marked
+def test_cupy_takes_little_beside_what_is_stored(xp, cupy_sparse):
+    emucuda = pytest.importorskip("emucuda", reason="only an emulated CUDA counts bytes")
+    import cupy
+
+    host, y = large_counts(5000, 2000)
+    x = cupy_sparse.csr_matrix(host)
+    slce_xp.fit(x[:50], y[:50])
+    before = cupy.get_default_memory_pool().used_bytes()
+    with emucuda.measure() as measured:
+        model = slce_xp.fit(x, y)
+    assert model.n_positive == 3
+    assert measured.peak_used_bytes - before <= 0.2 * 8 * 5000 * 2000  # of what dense would take
