@@ -1,0 +1,186 @@
+"""SLCE for annotated matrices of single cells, in scanpy's manner (extra ``anndata``)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from slce_xp import Model, _xp, fit
+
+
+def slce(
+    adata: Any,
+    label_key: str = "cell_type",
+    n_components: int | str | None = None,
+    *,
+    layer: str | None = None,
+    use_highly_variable: bool | None = None,
+    key_added: str = "slce",
+    copy: bool = False,
+    **fit_options: Any,
+) -> Any:
+    """Embed cells by what tells their labels apart, and write the embedding into `adata`.
+
+    Sparse counts stay sparse. Scale and log-transform them first, as for a PCA.
+
+    Parameters
+    ----------
+    adata : anndata.AnnData, shape (n, d)
+        Cells × genes, in memory.
+    label_key : str
+        The column of `adata.obs` with the labels.
+    n_components : int, "positive" or None
+        As for `slce_xp.fit`.
+    layer : str, optional
+        A layer to fit instead of `adata.X`.
+    use_highly_variable : bool, optional
+        Whether to use only the genes that `adata.var["highly_variable"]` marks; None does where
+        that column exists. The other genes' loadings are zero.
+    key_added : str
+        Under which name to write.
+    copy : bool
+        Write into a copy and return that.
+    **fit_options
+        Passed to `slce_xp.fit`: `unlabeled="missing"`, `class_weight="balanced"`,
+        `backend="cupy"` and the like.
+
+    Returns
+    -------
+    AnnData or None
+        The copy, or None where `adata` itself was written into:
+
+        - ``obsm["X_slce"]``, shape (n, k): the embedding,
+        - ``varm["SLCEs"]``, shape (d, k): the components, one per column (``varm["foo_SLCEs"]``
+          for ``key_added="foo"``),
+        - ``uns["slce"]``: ``eigenvalues``, ``n_positive``, ``loss``, ``total_loss``, ``classes``,
+          ``counts`` and the ``params`` of the call.
+
+    Examples
+    --------
+    >>> import anndata, numpy as np, slce_xp.anndata
+    >>> rng = np.random.default_rng(0)
+    >>> cells = anndata.AnnData(rng.normal(size=(60, 5)))
+    >>> cells.obs["cell_type"] = np.repeat(["B", "NK", "T"], 20)
+    >>> cells.X[20:40, 0] += 9
+    >>> cells.X[40:, 1] += 9
+    >>> slce_xp.anndata.slce(cells)
+    >>> cells.obsm["X_slce"].shape, cells.varm["SLCEs"].shape
+    ((60, 2), (5, 2))
+    """
+    _check_is_annotated(adata)
+    labels = _labels(adata, label_key, fit_options.get("unlabeled"))
+    X = _matrix(adata, layer)
+    genes = _genes(adata, use_highly_variable)
+    if genes is not None:
+        X = X[:, genes]
+
+    model = fit(X, labels, n_components, **fit_options)
+    # CuPy's arrays, dense and sparse, have `get`. Any other X is on the host: so be the model.
+    model = model if hasattr(X, "get") else model.to("numpy")
+    embedding = _xp.to_host(model.transform(X))
+    model = model.to("numpy")
+
+    target = adata.copy() if copy else adata
+    target.obsm[f"X_{key_added}"] = embedding
+    name = "SLCEs" if key_added == "slce" else f"{key_added}_SLCEs"
+    target.varm[name] = _loadings(model, genes)
+    params = {
+        "label_key": label_key,
+        "n_components": n_components,
+        "layer": layer,
+        "use_highly_variable": genes is not None,
+        **fit_options,
+    }
+    target.uns[key_added] = {"params": _storable(params), **_facts(model)}
+    return target if copy else None
+
+
+def _check_is_annotated(adata: Any) -> None:
+    if not all(hasattr(adata, name) for name in ("obs", "obsm", "varm", "uns", "layers")):
+        raise TypeError(
+            f"adata must be an AnnData; got {type(adata).__name__}. "
+            "For a matrix and labels: slce_xp.fit(X, y)"
+        )
+    if getattr(adata, "isbacked", False):
+        raise ValueError(
+            "adata must be in memory; got one that is backed by a file. Read it: adata.to_memory()"
+        )
+
+
+def _labels(adata: Any, label_key: str, unlabeled: Any) -> Any:
+    if label_key not in adata.obs.columns:
+        known = ", ".join(map(repr, adata.obs.columns)) or "none"
+        raise KeyError(
+            f"label_key must name a column of adata.obs ({known}); got {label_key!r}. "
+            "Choose one of them, or put the labels there first"
+        )
+    labels = adata.obs[label_key]
+    missing = int(labels.isna().sum())
+    if missing and not (isinstance(unlabeled, str) and unlabeled == "missing"):
+        raise ValueError(
+            f"adata.obs[{label_key!r}] must have a label for every cell; {missing} of "
+            f"{len(labels)} are missing. Pass unlabeled='missing' to use these cells without a "
+            f"label, or leave them out: adata[adata.obs[{label_key!r}].notna()].copy()"
+        )
+    return labels
+
+
+def _matrix(adata: Any, layer: str | None) -> Any:
+    if layer is not None and layer not in adata.layers:
+        known = ", ".join(map(repr, adata.layers.keys())) or "none"
+        raise KeyError(
+            f"layer must name one of adata.layers ({known}); got {layer!r}. "
+            "Choose one of them, or None for adata.X"
+        )
+    X = adata.X if layer is None else adata.layers[layer]
+    if X is None:
+        raise ValueError("adata.X must hold a matrix; got None. Set it, or name a layer")
+    return X
+
+
+def _genes(adata: Any, use_highly_variable: bool | None) -> np.ndarray | None:
+    """Which genes to use; None for all of them."""
+    marked = "highly_variable" in adata.var.columns
+    if use_highly_variable and not marked:
+        raise KeyError(
+            "use_highly_variable=True needs adata.var['highly_variable'], which is not there. "
+            "Mark genes first, as scanpy.pp.highly_variable_genes does"
+        )
+    if use_highly_variable is False or not marked:
+        return None
+    genes: np.ndarray = adata.var["highly_variable"].to_numpy(dtype=bool)
+    if not genes.any():
+        raise ValueError(
+            "adata.var['highly_variable'] must mark at least one gene; got none. "
+            "Pass use_highly_variable=False to use all genes"
+        )
+    return genes
+
+
+def _loadings(model: Model, genes: np.ndarray | None) -> np.ndarray:
+    """Components as columns, shape (d, k), with zeros for genes that were left out."""
+    if genes is None:
+        return np.ascontiguousarray(model.components.T)
+    loadings = np.zeros((genes.shape[0], model.n_components), dtype=model.components.dtype)
+    loadings[genes] = model.components.T
+    return loadings
+
+
+def _facts(model: Model) -> dict[str, Any]:
+    classes = np.array(list(model.classes))  # not objects, where strings will do
+    if classes.dtype.kind not in "iufbU":  # HDF5 has no dates
+        classes = classes.astype(str)
+    return {
+        "eigenvalues": model.eigenvalues,
+        "n_positive": model.n_positive,
+        "loss": model.loss,
+        "total_loss": model.total_loss,
+        "classes": classes,
+        "counts": model.counts,
+    }
+
+
+def _storable(params: dict[str, Any]) -> dict[str, Any]:
+    """What a file can hold: no arrays of weights, no devices, nothing that was left at None."""
+    return {name: p for name, p in params.items() if isinstance(p, (str, bool, int, float))}

@@ -1,0 +1,263 @@
+"""Annotated matrices: what is written into them, and that a file holds it."""
+
+import numpy as np
+import oracle
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+from conftest import make_backend
+
+import slce_xp
+from slce_xp.anndata import slce
+
+ad = pytest.importorskip("anndata")
+
+N, D = 90, 12
+X, CODES = oracle.blobs(N, D, 3, seed=91)
+NAMES = np.array(["B", "NK", "T"])[CODES]
+COUNTS = np.round(np.abs(3 * X)) * (np.abs(X) > 0.3)
+
+
+def cells(matrix=X, labels=NAMES, **obs):
+    adata = ad.AnnData(
+        matrix,
+        obs=pd.DataFrame(index=[f"cell{i}" for i in range(N)]),
+        var=pd.DataFrame(index=[f"gene{i}" for i in range(D)]),
+    )
+    adata.obs["cell_type"] = pd.Categorical(labels)
+    for name, values in obs.items():
+        adata.obs[name] = values
+    return adata
+
+
+def test_what_is_written():
+    adata = cells()
+    assert slce(adata) is None
+    model = slce_xp.fit(X, NAMES)
+    np.testing.assert_array_equal(adata.obsm["X_slce"], model.transform(X))
+    np.testing.assert_array_equal(adata.varm["SLCEs"], model.components.T)
+    facts = adata.uns["slce"]
+    np.testing.assert_array_equal(facts["eigenvalues"], model.eigenvalues)
+    np.testing.assert_array_equal(facts["classes"], ["B", "NK", "T"])
+    np.testing.assert_array_equal(facts["counts"], np.bincount(CODES))
+    assert (facts["n_positive"], facts["loss"]) == (model.n_positive, model.loss)
+    assert facts["total_loss"] == model.total_loss
+    assert facts["params"] == {"label_key": "cell_type", "use_highly_variable": False}
+    np.testing.assert_array_equal(adata.X, X)
+
+
+def test_a_copy_leaves_the_original_alone():
+    adata = cells()
+    other = slce(adata, copy=True)
+    assert "X_slce" in other.obsm
+    assert not adata.obsm.keys()
+    assert not adata.varm.keys()
+    assert not adata.uns.keys()
+
+
+def test_another_key():
+    adata = cells(batch=np.arange(N) % 2)
+    slce(adata)
+    slce(adata, "batch", key_added="by_batch")
+    assert adata.obsm["X_slce"].shape == (N, 2)
+    assert adata.obsm["X_by_batch"].shape == (N, 1)
+    assert adata.varm["by_batch_SLCEs"].shape == (D, 1)
+    np.testing.assert_array_equal(adata.uns["by_batch"]["classes"], [0, 1])
+
+
+def test_number_of_components_and_other_options():
+    adata = cells()
+    slce(adata, n_components=1, solver="gram", class_weight="balanced")
+    model = slce_xp.fit(X, NAMES, 1, solver="gram", class_weight="balanced")
+    np.testing.assert_array_equal(adata.obsm["X_slce"], model.transform(X))
+    assert adata.uns["slce"]["params"] == {
+        "label_key": "cell_type",
+        "n_components": 1,
+        "use_highly_variable": False,
+        "solver": "gram",
+        "class_weight": "balanced",
+    }
+
+
+def test_a_layer():
+    adata = cells()
+    adata.layers["scaled"] = 2 * X
+    slce(adata, layer="scaled")
+    expected = slce_xp.fit(2 * X, NAMES).transform(2 * X)
+    np.testing.assert_array_equal(adata.obsm["X_slce"], expected)
+    assert adata.uns["slce"]["params"]["layer"] == "scaled"
+
+
+@pytest.mark.parametrize("use_highly_variable", [None, True])
+def test_only_genes_that_vary(use_highly_variable):
+    adata = cells()
+    chosen = np.arange(D) % 3 != 1
+    adata.var["highly_variable"] = chosen
+    slce(adata, use_highly_variable=use_highly_variable)
+    model = slce_xp.fit(X[:, chosen], NAMES)
+    np.testing.assert_allclose(adata.obsm["X_slce"], model.transform(X[:, chosen]), atol=1e-12)
+    np.testing.assert_allclose(adata.varm["SLCEs"][chosen], model.components.T, atol=1e-12)
+    assert not adata.varm["SLCEs"][~chosen].any()
+    assert adata.uns["slce"]["params"]["use_highly_variable"] is True
+
+
+def test_all_genes_although_some_are_marked():
+    adata = cells()
+    adata.var["highly_variable"] = np.arange(D) < 3
+    slce(adata, use_highly_variable=False)
+    np.testing.assert_array_equal(adata.obsm["X_slce"], slce_xp.fit(X, NAMES).transform(X))
+
+
+@pytest.mark.parametrize("layer", [None, "counts"])
+@pytest.mark.parametrize("kind", [sp.csr_matrix, sp.csc_matrix, sp.csr_array])
+def test_sparse_counts_stay_sparse(monkeypatch, kind, layer):
+    adata = cells(kind(COUNTS))
+    adata.layers["counts"] = kind(COUNTS)
+    with monkeypatch.context() as closed:
+        closed.setattr(kind, "toarray", lambda *_: pytest.fail("made dense"))
+        slce(adata, layer=layer, solver="krylov")
+    assert sp.issparse(adata.X)
+    assert type(adata.obsm["X_slce"]) is np.ndarray
+    assert type(adata.varm["SLCEs"]) is np.ndarray
+    expected = slce_xp.fit(COUNTS, NAMES).transform(COUNTS)
+    np.testing.assert_allclose(adata.obsm["X_slce"], expected, atol=1e-8)
+
+
+def test_float32_stays_float32():
+    adata = cells(X.astype(np.float32))
+    slce(adata)
+    assert adata.obsm["X_slce"].dtype == adata.varm["SLCEs"].dtype == np.float32
+
+
+def test_a_view_becomes_its_own():
+    some = np.arange(N) % 2 == 0
+    view = cells()[some]
+    with pytest.warns(ad.ImplicitModificationWarning):
+        slce(view)
+    expected = slce_xp.fit(X[some], NAMES[some]).transform(X[some])
+    np.testing.assert_allclose(view.obsm["X_slce"], expected, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [NAMES, NAMES.astype(object), CODES, CODES > 0, pd.Categorical(NAMES, ordered=True)],
+    ids=["strings", "objects", "integers", "booleans", "ordered"],
+)
+def test_kinds_of_labels(labels, tmp_path):
+    adata = cells(kind=labels)
+    slce(adata, "kind")
+    expected = slce_xp.fit(X, labels)
+    np.testing.assert_array_equal(adata.obsm["X_slce"], expected.transform(X))
+    adata.write_h5ad(tmp_path / "cells.h5ad")
+    stored = ad.read_h5ad(tmp_path / "cells.h5ad").uns["slce"]["classes"]
+    np.testing.assert_array_equal(stored, expected.classes)
+
+
+def test_a_category_without_cells_is_no_class():
+    adata = cells(labels=pd.Categorical(NAMES, categories=["B", "NK", "T", "platelet"]))
+    slce(adata)
+    np.testing.assert_array_equal(adata.uns["slce"]["classes"], ["B", "NK", "T"])
+
+
+# ---------------------------------------------------------------- files
+
+
+@pytest.mark.parametrize("options", [{}, {"n_components": "positive", "solver": "scatter"}])
+def test_a_file_holds_all_of_it(tmp_path, options):
+    adata = cells()
+    slce(adata, **options)
+    adata.write_h5ad(tmp_path / "cells.h5ad")
+    opened = ad.read_h5ad(tmp_path / "cells.h5ad")
+    np.testing.assert_array_equal(opened.obsm["X_slce"], adata.obsm["X_slce"])
+    np.testing.assert_array_equal(opened.varm["SLCEs"], adata.varm["SLCEs"])
+    before, after = adata.uns["slce"], opened.uns["slce"]
+    assert after.keys() == before.keys()
+    assert dict(after["params"]) == before["params"]
+    for name in before.keys() - {"params"}:
+        np.testing.assert_array_equal(after[name], before[name])
+
+
+def test_options_that_no_file_holds_are_left_out(tmp_path):
+    adata = cells()
+    weights = np.linspace(1.0, 2.0, N)
+    slce(adata, sample_weight=weights, class_weight={"B": 2.0}, max_memory=None)
+    adata.write_h5ad(tmp_path / "cells.h5ad")
+    assert adata.uns["slce"]["params"].keys() == {"label_key", "use_highly_variable"}
+    expected = slce_xp.fit(X, NAMES, sample_weight=weights, class_weight={"B": 2.0})
+    np.testing.assert_array_equal(adata.obsm["X_slce"], expected.transform(X))
+
+
+# ---------------------------------------------------------------- missing labels
+
+
+def partly_labelled():
+    labels = NAMES.astype(object)
+    labels[::4] = None
+    return cells(labels=labels), labels
+
+
+def test_missing_labels_are_refused_by_name():
+    adata, _ = partly_labelled()
+    message = r"adata\.obs\['cell_type'\] must have .*; 23 of 90 .*unlabeled='missing'.*notna"
+    with pytest.raises(ValueError, match=message):
+        slce(adata)
+    assert not adata.obsm.keys()
+
+
+def test_missing_labels_are_used_when_told(tmp_path):
+    adata, labels = partly_labelled()
+    slce(adata, unlabeled="missing", unlabeled_weight=0.5)
+    model = slce_xp.fit(X, labels, unlabeled="missing", unlabeled_weight=0.5)
+    np.testing.assert_allclose(adata.obsm["X_slce"], model.transform(X), atol=1e-12)
+    adata.write_h5ad(tmp_path / "cells.h5ad")
+    params = ad.read_h5ad(tmp_path / "cells.h5ad").uns["slce"]["params"]
+    assert params["unlabeled"] == "missing"
+    assert params["unlabeled_weight"] == 0.5
+
+
+# ---------------------------------------------------------------- what is refused
+
+
+def test_errors_say_what_is_there():
+    adata = cells(batch=1)
+    adata.layers["counts"] = X
+    with pytest.raises(KeyError, match=r"label_key must .*'cell_type', 'batch'.*got 'celltype'"):
+        slce(adata, "celltype")
+    with pytest.raises(KeyError, match=r"layer must .*'counts'.*got 'raw'.*None for adata\.X"):
+        slce(adata, layer="raw")
+    with pytest.raises(KeyError, match=r"adata\.var\['highly_variable'\].*not there"):
+        slce(adata, use_highly_variable=True)
+    adata.var["highly_variable"] = False
+    with pytest.raises(ValueError, match=r"at least one gene.*use_highly_variable=False"):
+        slce(adata)
+    with pytest.raises(TypeError, match=r"adata must be an AnnData; got ndarray.*fit\(X, y\)"):
+        slce(X)
+    with pytest.raises(ValueError, match=r"adata\.X must hold a matrix; got None"):
+        slce(ad.AnnData(obs=adata.obs))
+
+
+def test_a_file_that_is_not_read_is_refused(tmp_path):
+    cells().write_h5ad(tmp_path / "cells.h5ad")
+    backed = ad.read_h5ad(tmp_path / "cells.h5ad", backed="r")
+    with pytest.raises(ValueError, match=r"in memory.*adata\.to_memory\(\)"):
+        slce(backed)
+    backed.file.close()
+
+
+# ---------------------------------------------------------------- other places
+
+
+def test_a_backend_by_name_gives_host_arrays():
+    with make_backend("torch"):
+        adata = cells()
+        slce(adata, backend="torch")
+        assert type(adata.obsm["X_slce"]) is np.ndarray
+        expected = slce_xp.fit(X, NAMES).transform(X)
+        np.testing.assert_allclose(adata.obsm["X_slce"], expected, atol=1e-9)
+
+
+def test_scanpy_draws_it():
+    sc = pytest.importorskip("scanpy")
+    adata = cells()
+    slce(adata)
+    sc.pl.embedding(adata, "X_slce", color="cell_type", show=False)
