@@ -171,7 +171,6 @@ def _sums(
     sums = total = squares = None
     made = labels.height + -(-labels.height // 4) if few else 0  # one-hot rows, a mask of bytes
     made += source.d * ((shift is not None) + squared + (scale is not None))
-    made += 2 * source.d * (source.is_sparse and second)
     if few or second or squared:
         for block in source.row_blocks(made):
             rows = _shifted(source.rows(block), shift)
@@ -181,7 +180,8 @@ def _sums(
                 sums = add(sums, hot @ rows)
                 del hot
             if second:
-                total = add(total, _weighted_gram(rows, None if scale is None else scale[block]))
+                weighted = None if scale is None else scale[block]
+                total = add(total, _weighted_gram(rows, weighted, source))
             if rest is not None:
                 squares = add(squares, xp.sum(_row_squares(rows) * rest[block]))
             del rows  # before the next block is made, not after
@@ -197,10 +197,9 @@ def _row_squares(rows: Array) -> Array:
     return _xp.place_of(rows).xp.sum(rows * rows, axis=1)
 
 
-def _weighted_gram(rows: Array, weights: Array | None) -> Array:
+def _weighted_gram(rows: Array, weights: Array | None, source: ArraySource) -> Array:
     if isinstance(rows, Sparse):
-        dense = rows.dense()  # a block of it
-        return (dense if weights is None else dense * weights[:, None]).T @ rows
+        return rows.gram(weights, source.block_length(rows.shape[0]))
     return gram_of(rows) if weights is None else rows.T @ (rows * weights[:, None])
 
 

@@ -83,11 +83,14 @@ def _as_array(X: Any, name: str) -> Array:
         )
     if isinstance(X, np.ndarray):
         return np.asarray(X)  # np.matrix has another `*`
-    # Frames first: a column may be called "nnz".
-    if hasattr(X, "columns") and hasattr(X, "to_numpy"):
+    # Frames first: a column may be called "nnz". A lazy frame has no `to_numpy`, and warns where it
+    # is asked for its columns.
+    if hasattr(X, "to_numpy") and hasattr(X, "columns"):
         return _frame_to_numpy(X, name)
-    if _xp.is_sparse(X) and len(X.shape) == 2:
-        return _xp.Sparse.of(X)
+    if hasattr(X, "column_names") and hasattr(X, "columns"):
+        return _table_to_numpy(X, name)
+    if _xp.is_sparse(X):
+        return _xp.Sparse.of(X) if len(X.shape) == 2 else X
     if _is_sparse(X):
         ways = ("toarray", "to_dense", "todense")
         way = next((way for way in ways if hasattr(X, way)), ways[0])
@@ -121,23 +124,46 @@ def _is_sparse(X: Any) -> bool:
 
 
 def _frame_to_numpy(frame: Any, name: str) -> np.ndarray:
+    for column, kind in zip(frame.columns, frame.dtypes, strict=True):
+        if hasattr(kind, "is_temporal") and kind.is_temporal():
+            raise _no_number_column(column, name)  # polars makes numbers of dates in silence
     values: np.ndarray = np.asarray(frame.to_numpy())
     if values.dtype != object:
         return values
     # Mixed columns: find the one that is to blame, by name. Nullable numbers are fine.
-    columns = []
-    for i, column in enumerate(frame.columns):
-        try:
-            columns.append(np.asarray([_as_float(v) for v in values[:, i]], dtype=np.float64))
-        except (TypeError, ValueError):
-            raise TypeError(
-                f"{name} must hold numbers only; column {column!r} does not. "
-                f"Encode it as numbers or leave it out: {name}.drop(columns=[{column!r}])"
-            ) from None
+    columns = [_numbers(values[:, i], column, name) for i, column in enumerate(frame.columns)]
     # pandas' nullable types name the NumPy type behind them; text and objects do not come here.
     kinds = [getattr(kind, "numpy_dtype", kind) for kind in frame.dtypes]
     single = all(isinstance(kind, np.dtype) and kind == np.float32 for kind in kinds)
     return np.stack(columns, axis=1).astype(np.float32 if single else np.float64, copy=False)
+
+
+def _table_to_numpy(table: Any, name: str) -> np.ndarray:
+    """An Arrow table: columns in pieces, of types that NumPy need not have."""
+    names, columns = table.column_names, table.columns
+    if not columns:
+        return np.empty((table.num_rows, 0))
+    numbers = [_numbers(np.asarray(c), n, name) for n, c in zip(names, columns, strict=True)]
+    return np.stack(numbers, axis=1)
+
+
+def _numbers(values: np.ndarray, column: Any, name: str) -> np.ndarray:
+    """One column of a frame."""
+    if values.dtype.kind in "biuf":
+        return values
+    if values.dtype != object:
+        raise _no_number_column(column, name)
+    try:
+        return np.asarray([_as_float(value) for value in values], dtype=np.float64)
+    except (TypeError, ValueError):
+        raise _no_number_column(column, name) from None
+
+
+def _no_number_column(column: Any, name: str) -> TypeError:
+    return TypeError(
+        f"{name} must hold numbers only; column {column!r} does not. "
+        f"Encode it as numbers or leave it out: {name}.drop(columns=[{column!r}])"
+    )
 
 
 def _as_float(value: Any) -> float:
@@ -359,7 +385,7 @@ def _class_weighted(
         totals = np.bincount(codes, single, minlength=n_classes)[:n_classes]
         factors = totals.sum() / (n_classes * totals)
     elif isinstance(class_weight, dict):
-        known = classes.tolist()
+        known = list(classes)
         unknown = [label for label in class_weight if label not in known]
         factors = np.array([class_weight.get(label, 1.0) for label in known], dtype=np.float64)
         if unknown or not (np.isfinite(factors) & (factors > 0)).all():

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import traceback
+import warnings
 from collections.abc import Iterator
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -372,9 +373,19 @@ class Sparse:
         native = _has_csr(self._matrix)
         return Sparse(self._matrix.astype(dtype) if native else self._matrix.to(dtype))
 
-    def dense(self) -> Array:
-        """The same as an ordinary array."""
-        return self._matrix.toarray() if _has_csr(self._matrix) else self._matrix.to_dense()
+    def gram(self, weights: Array | None, width: int) -> Array:
+        """XᵀX with weighted rows, shape (d, d), a dense array: so many of its rows at a time.
+
+        As products with unit vectors: CuPy's product of two sparse matrices is not to be relied on.
+        """
+        xp, device = self.place
+        parts = []
+        d = self.shape[1]
+        for start in range(0, d, width):
+            units = xp.eye(min(width, d - start), d, k=start, dtype=self.dtype, device=device)
+            columns = units @ self.T
+            parts.append((columns if weights is None else columns * weights) @ self)
+        return xp.concat(parts, axis=0)
 
     def row_squares(self) -> Array:
         """Squared length of each row, shape (n,)."""
@@ -399,7 +410,9 @@ class Sparse:
         if compat.is_torch_namespace(place.xp):
             values, columns, rows = parts
             make = importlib.import_module("torch").sparse_csr_tensor
-            return Sparse(make(rows, columns, values, self.shape))
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta")
+                return Sparse(make(rows, columns, values, self.shape, check_invariants=False))
         if compat.is_cupy_namespace(place.xp):
             make = importlib.import_module("cupyx.scipy.sparse").csr_matrix
         elif compat.is_numpy_namespace(place.xp):
