@@ -6,9 +6,35 @@
 (1, 1)
 """
 
+import importlib.util as _util
+import typing as _typing
+
 from slce_xp._fit import fit
 from slce_xp._model import ConvergenceWarning, Model, load
 from slce_xp._plan import Plan, plan
 
+if _typing.TYPE_CHECKING:
+    from slce_xp._estimator import SLCE
+
 __version__ = "0.1.0"
 __all__ = ["ConvergenceWarning", "Model", "Plan", "fit", "load", "plan"]
+if _util.find_spec("sklearn") is not None:  # without it, `import *` must not ask for SLCE
+    __all__ += ["SLCE"]
+
+
+def __getattr__(name: str) -> _typing.Any:
+    # Only who asks for the estimator imports scikit-learn, which takes longer than all the rest.
+    if name != "SLCE":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        from slce_xp._estimator import SLCE
+    except ImportError as error:
+        raise ImportError(
+            f"slce_xp.SLCE needs scikit-learn 1.6 or newer, which cannot be imported here "
+            f"({error}); install it with: pip install 'slce-xp[sklearn]'"
+        ) from error
+    return SLCE
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,329 @@
+"""SLCE as a scikit-learn transformer: no mathematics, which `fit` and the model have."""
+
+from __future__ import annotations
+
+import numbers
+import os
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
+from sklearn.utils import check_array, check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from slce_xp import _fit, _validate, _xp
+from slce_xp._model import Model
+from slce_xp._xp import Array
+
+# Other SciPy formats become the first of these.
+_SPARSE = ("csr", "csc", "coo")
+
+
+class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  # type: ignore[misc]
+    """Supervised Linear Centroid-Encoder as a scikit-learn transformer.
+
+    Everything follows X: fitted attributes and embeddings are of its library and on its device,
+    whether or not scikit-learn's `array_api_dispatch` is set. `slce_xp.fit` does the work; its
+    documentation says what SLCE is and what each parameter means.
+
+    Parameters
+    ----------
+    n_components : int, "positive" or None
+        Components to keep, from 1 to d. None: number of classes − 1. "positive": only those
+        that lower the loss.
+    solver : {"auto", "scatter", "gram", "krylov"}
+        The form of the eigenproblem; all give the same answer.
+    backend : {"numpy", "cupy", "torch", "jax"} or None
+        Where to solve; None is where X is. The result comes back to where X is, so that the
+        other steps of a pipeline need not know of it. A name: a module cannot be cloned.
+    device : optional
+        A device of the backend, such as "cuda:1".
+    tol : float, optional
+        Residual at which the matrix-free form stops.
+    max_iter : int
+        Passes over X that the matrix-free form may take.
+    max_memory : int or str, optional
+        Bytes that a fit may allocate beside X, such as "2GB".
+    class_weight : "balanced", dict or None
+        Weights of the classes.
+    unlabeled : optional
+        The label in y that marks samples without one, such as -1. None: all are labelled.
+    unlabeled_weight : float
+        How much a sample without a label counts, compared with one that has a label.
+    random_state : int, RandomState instance or None
+        Seed for directions that are arbitrary by nature. A RandomState, or None for NumPy's own,
+        draws another one for each fit.
+
+    Attributes
+    ----------
+    components_ : array, shape (k, d)
+        Orthonormal rows, by descending eigenvalue.
+    eigenvalues_ : array, shape (k,)
+    mean_ : array, shape (d,)
+    centroids_ : array, shape (K, d)
+        The class means.
+    classes_ : numpy.ndarray, shape (K,)
+        The labels, sorted, on the host.
+    n_components_ : int
+        The number of components, k.
+    n_positive_ : int
+        How many of them lower the loss.
+    loss_ : float
+        What the components leave of the loss.
+    solver_ : str
+        The form that was solved.
+    n_iter_ : int
+        Passes over X of the matrix-free form; 1 for the dense forms.
+    model_ : Model
+        The fitted model, with all that it can tell.
+    n_features_in_ : int
+        The number of features, d.
+    feature_names_in_ : numpy.ndarray, shape (d,)
+        Only where X had names that are strings.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from slce_xp import SLCE
+    >>> X, y = load_iris(return_X_y=True)
+    >>> slce = SLCE(n_components=1).fit(X, y)
+    >>> slce.transform(X).shape
+    (150, 1)
+    >>> slce.get_feature_names_out()
+    array(['slce0'], dtype=object)
+    """
+
+    def __init__(
+        self,
+        n_components: int | str | None = None,
+        *,
+        solver: str = "auto",
+        backend: str | None = None,
+        device: Any = None,
+        tol: float | None = None,
+        max_iter: int = 50,
+        max_memory: int | str | None = None,
+        class_weight: Any = None,
+        unlabeled: Any = None,
+        unlabeled_weight: float = 1.0,
+        random_state: Any = 0,
+    ) -> None:
+        self.n_components = n_components
+        self.solver = solver
+        self.backend = backend
+        self.device = device
+        self.tol = tol
+        self.max_iter = max_iter
+        self.max_memory = max_memory
+        self.class_weight = class_weight
+        self.unlabeled = unlabeled
+        self.unlabeled_weight = unlabeled_weight
+        self.random_state = random_state
+
+    # ------------------------------------------------------------ fit
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> SLCE:
+        """Fit to labelled samples.
+
+        Parameters
+        ----------
+        X : array, sparse matrix, list of rows or data frame of numbers, shape (n, d)
+        y : array, list, Series or Categorical, shape (n,)
+            Class labels, on any device or on the host.
+        sample_weight : array, shape (n,), optional
+            How much each sample counts.
+
+        Returns
+        -------
+        SLCE
+            Itself.
+        """
+        if y is None:
+            raise ValueError(
+                "SLCE requires y to be passed, but the target y is None. It is supervised: pass "
+                "one label per sample, or use PCA"
+            )
+        # The fit finds NaN and infinity by itself, and says where.
+        X = self._checked(X, reset=True, ensure_all_finite=False)
+        model = _fit.fit(
+            X,
+            y,
+            self.n_components,
+            backend=self.backend,
+            device=self.device,
+            solver=self.solver,
+            tol=self.tol,
+            max_iter=self.max_iter,
+            max_memory=self.max_memory,
+            random_state=_seed(self.random_state),
+            sample_weight=sample_weight,
+            class_weight=self.class_weight,
+            unlabeled=self.unlabeled,
+            unlabeled_weight=self.unlabeled_weight,
+        )
+        if self.backend is not None:
+            model = model.to(*_xp.place_of(X)) if _xp.is_array(X) else model.to("numpy")
+        return self._adopt(model)
+
+    def _adopt(self, model: Model) -> SLCE:
+        self.model_ = model
+        self.components_ = model.components
+        self.eigenvalues_ = model.eigenvalues
+        self.mean_ = model.mean
+        self.centroids_ = model.centroids
+        self.classes_ = model.classes
+        self.n_components_ = model.n_components
+        self.n_positive_ = model.n_positive
+        self.solver_ = model.solver
+        self.n_iter_ = max(1, model.passes)
+        return self
+
+    @property
+    def loss_(self) -> float:
+        """What the components leave of the loss; asked for only here, for it waits for a device."""
+        return self.model_.loss
+
+    # ------------------------------------------------------------ what it does with data
+
+    def transform(self, X: Any) -> Array:
+        """Embed samples: (X − mean)·Aᵀ.
+
+        Parameters
+        ----------
+        X : array, sparse matrix, list of rows or data frame, shape (n, d)
+            In the library and on the device of the fit. Data on the host must be finite;
+            elsewhere NaN is passed on, for the search would wait for the device.
+
+        Returns
+        -------
+        array, shape (n, k)
+        """
+        check_is_fitted(self)
+        X = self._checked(X, reset=False, ensure_all_finite=True)
+        self._check_same_place(X, "transform")
+        return self.model_.transform(X)
+
+    def inverse_transform(self, X: Any) -> Array:
+        """Bring embedded samples back to input coordinates.
+
+        Parameters
+        ----------
+        X : array or data frame, shape (n, k)
+            What `transform` gave.
+
+        Returns
+        -------
+        array, shape (n, d)
+        """
+        check_is_fitted(self)
+        if not _is_of_another_library(X):
+            X = check_array(X, input_name="X", estimator=self)
+        self._check_same_place(X, "inverse_transform")
+        if len(X.shape) == 2 and X.shape[1] != self.n_components_:
+            raise ValueError(
+                f"X must have {self.n_components_} columns, as many as transform() gives; got "
+                f"shape {tuple(X.shape)}. Pass what transform() gave"
+            )
+        return self.model_.inverse_transform(X)
+
+    def _checked(self, X: Any, *, reset: bool, ensure_all_finite: bool) -> Any:
+        """`X` as the model takes it, with scikit-learn's checks of names, numbers and shape."""
+        if _is_of_another_library(X):
+            # Checked by the fit and the model: scikit-learn would ask for `array_api_dispatch`.
+            validate_data(self, X=X, reset=reset, skip_check_array=True)
+            return X
+        try:
+            return validate_data(
+                self,
+                X=X,
+                reset=reset,
+                accept_sparse=_SPARSE,
+                ensure_all_finite=ensure_all_finite,
+            )
+        except (TypeError, ValueError):
+            if hasattr(X, "columns"):
+                _validate.as_matrix(X)  # says which column holds no numbers
+            raise
+
+    def _check_same_place(self, X: Any, method: str) -> None:
+        if not _xp.is_array(X):
+            return  # sparse: left to the model
+        try:
+            _validate.check_same_place(X, _xp.place_of(self.mean_), "X")
+        except ValueError as error:
+            # The words of scikit-learn's own estimators, and what to do.
+            raise ValueError(
+                f"Inputs passed to SLCE.{method}() must use the same namespace and the same device "
+                f"as those passed to fit(). {error}"
+            ) from None
+
+    @property
+    def _n_features_out(self) -> int:
+        """How many names `get_feature_names_out` makes."""
+        return self.n_components_
+
+    # ------------------------------------------------------------ where it lives
+
+    def to(self, backend: str | ModuleType, device: Any = None) -> SLCE:
+        """Return the fitted estimator in another array library or on another device.
+
+        Parameters
+        ----------
+        backend : str or namespace
+            'numpy', 'cupy', 'torch', 'jax', ...
+        device : optional
+            A device of that library; None is its default.
+
+        Returns
+        -------
+        SLCE
+            Another one, with the same parameters.
+
+        Examples
+        --------
+        >>> from slce_xp import SLCE
+        >>> slce = SLCE().fit([[0.0], [1.0], [5.0], [6.0]], [0, 0, 1, 1])
+        >>> slce.to("numpy").components_
+        array([[1.]])
+        """
+        check_is_fitted(self)
+        moved: SLCE = clone(self)
+        for name in ("n_features_in_", "feature_names_in_"):
+            if hasattr(self, name):
+                setattr(moved, name, getattr(self, name))
+        return moved._adopt(self.model_.to(backend, device))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the model to an .npz file of plain arrays; `slce_xp.load` opens it.
+
+        Parameters
+        ----------
+        path : path
+            Replaced where it exists.
+        """
+        check_is_fitted(self)
+        self.model_.save(path)
+
+    def __sklearn_tags__(self) -> Any:
+        """What scikit-learn may expect of it."""
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        tags.input_tags.sparse = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        tags.array_api_support = True
+        return tags
+
+
+def _is_of_another_library(X: Any) -> bool:
+    """Whether scikit-learn would turn `X` into NumPy, or fail to: dense or sparse."""
+    if _xp.is_array(X):
+        return not isinstance(X, np.ndarray)
+    return hasattr(X, "nnz") and not type(X).__module__.startswith("scipy.")
+
+
+def _seed(random_state: Any) -> Any:
+    """The integer that the fit wants, of what scikit-learn's users give."""
+    if isinstance(random_state, numbers.Integral):
+        return random_state
+    return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
