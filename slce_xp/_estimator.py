@@ -231,20 +231,13 @@ class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  #
         """`X` as the model takes it, with scikit-learn's checks of names, numbers and shape."""
         if _is_of_another_library(X):
             # Checked by the fit and the model: scikit-learn would ask for `array_api_dispatch`.
-            validate_data(self, X=X, reset=reset, skip_check_array=True)
-            return X
-        try:
-            return validate_data(
-                self,
-                X=X,
-                reset=reset,
-                accept_sparse=_SPARSE,
-                ensure_all_finite=ensure_all_finite,
-            )
-        except (TypeError, ValueError):
-            if hasattr(X, "columns"):
-                _validate.as_matrix(X)  # says which column holds no numbers
-            raise
+            return validate_data(self, X=X, reset=reset, skip_check_array=True)
+        options = {"accept_sparse": _SPARSE, "ensure_all_finite": ensure_all_finite}
+        if not hasattr(X, "columns"):
+            return validate_data(self, X=X, reset=reset, **options)
+        validate_data(self, X=X, reset=reset, skip_check_array=True)  # the names of a frame
+        values = _validate.as_matrix(X)  # or an error that says which column holds no numbers
+        return check_array(values, input_name="X", estimator=self, **options)
 
     def _check_same_place(self, X: Any, method: str) -> None:
         if not _xp.is_array(X):

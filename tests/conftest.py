@@ -201,8 +201,9 @@ def load_set(folder, name):
 def pytest_collection_modifyitems(items):
     for item in items:
         params = item.callspec.params if hasattr(item, "callspec") else {}
+        plain = "sklearn checks" if {"estimator", "check"} <= params.keys() else "no backend"
         # A property of the report reaches the process that prints the summary.
-        item.user_properties.append(("backend", params.get("xp", "no backend")))
+        item.user_properties.append(("backend", params.get("xp", plain)))
 
 
 def pytest_terminal_summary(terminalreporter):

@@ -1,0 +1,424 @@
+"""SLCE at home in scikit-learn: its own checks, pipelines, frames, devices."""
+
+import collections
+import io
+import json
+import pickle
+import subprocess
+import sys
+import warnings
+
+import joblib
+import numpy as np
+import oracle
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from budgets import metered
+from sklearn.base import clone
+from sklearn.datasets import load_digits
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils import estimator_checks
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import slce_xp
+from slce_xp import SLCE
+
+X, CODES = oracle.blobs(60, 5, 3, seed=0)
+Y = np.array(["ant", "bee", "cat"])[CODES]
+FRAME = pd.DataFrame(X, columns=list("abcde"))
+NAMES = ["slce0", "slce1"]
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return SLCE().fit(X, Y)
+
+
+# ---------------------------------------------------------------- scikit-learn's own checks
+
+ESTIMATORS = [SLCE(), SLCE(solver="krylov"), SLCE(backend="torch")]
+
+# Those that scikit-learn runs on its own estimators only. Its `check_param_validation` asks for a
+# private table of constraints; our parameters are checked by the fit, with messages of their own.
+MORE_CHECKS = [
+    "check_dataframe_column_names_consistency",
+    "check_estimator_cloneable",
+    "check_get_feature_names_out_error",
+    "check_global_output_transform_pandas",
+    "check_global_set_output_transform_polars",
+    "check_inplace_ensure_writeable",
+    "check_set_output_transform",
+    "check_set_output_transform_pandas",
+    "check_set_output_transform_polars",
+    "check_transformer_get_feature_names_out",
+    "check_transformer_get_feature_names_out_pandas",
+]
+
+
+@parametrize_with_checks(ESTIMATORS)
+def test_scikit_learns_checks(estimator, check):
+    check(estimator)
+
+
+# They mix frames and arrays on purpose, which scikit-learn warns of.
+@pytest.mark.filterwarnings("ignore:X (does not have valid|has) feature names")
+@pytest.mark.parametrize("check", MORE_CHECKS)
+@pytest.mark.parametrize("estimator", ESTIMATORS, ids=str)
+def test_what_scikit_learn_asks_of_its_own_estimators(estimator, check):
+    getattr(estimator_checks, check)("SLCE", estimator)
+
+
+def test_scikit_learns_array_api_checks(request):
+    # In a process of their own, for SciPy must know before it is imported; else they skip.
+    script = request.config.rootpath / "tests" / "sklearn_array_api.py"
+    run = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            f"import runpy; runpy.run_path({str(script)!r}, run_name='__main__')",
+        ],
+        cwd=request.config.rootpath,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
+    found = json.loads(run.stdout)
+    assert not [one for one in found if one["outcome"].startswith("failed")]
+
+    missing = ("cupy", "cuda", "xpu", "mps", "dpnp")
+    for one in found:
+        if one["outcome"] != "passed":
+            assert any(f"'{name}'" in one["options"] for name in missing), one
+    ran = collections.Counter(one["check"] for one in found if one["outcome"] == "passed")
+    # NumPy; array-api-strict in two dtypes and devices; torch in two dtypes.
+    assert ran["check_array_api_input"] >= 5
+    assert ran["check_array_api_mixed_inputs"] >= 1
+    assert ran["check_array_api_same_namespace"] == 1
+    assert ran["check_array_api_input_and_values"] == 48
+    assert ran["check_pipeline_on_torch"] == 1
+
+
+# ---------------------------------------------------------------- imported when asked for
+
+PROGRAM = """
+import sys
+{before}
+import slce_xp
+assert "sklearn" not in {modules}, "slce_xp imports scikit-learn"
+from slce_xp import *
+assert fit is slce_xp.fit
+{after}
+"""
+
+
+def run_program(before="", modules="sys.modules", after=""):
+    code = PROGRAM.format(before=before, modules=modules, after=after)
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_only_who_asks_for_the_estimator_imports_scikit_learn():
+    run_program(after="SLCE; assert 'sklearn' in sys.modules")
+
+
+def test_without_scikit_learn_all_but_the_estimator_works():
+    run_program(
+        before="sys.modules['sklearn'] = None",
+        modules="()",
+        after="""
+assert "SLCE" not in dir(slce_xp)
+try:
+    slce_xp.SLCE
+except ImportError as error:
+    assert "pip install 'slce-xp[sklearn]'" in str(error), error
+else:
+    raise AssertionError
+""",
+    )
+
+
+def test_other_names_are_missing_as_ever():
+    with pytest.raises(AttributeError, match="no attribute 'Slce'"):
+        slce_xp.Slce  # noqa: B018
+
+
+# ---------------------------------------------------------------- what was found
+
+
+@pytest.mark.parametrize("solver", ["auto", "scatter", "gram", "krylov"])
+def test_attributes_mirror_the_model(solver):
+    estimator = SLCE(solver=solver).fit(X, Y)
+    model = slce_xp.fit(X, Y, solver=solver)
+    for name in ("components", "eigenvalues", "mean", "centroids", "classes"):
+        found = getattr(estimator, f"{name}_")
+        np.testing.assert_array_equal(found, getattr(model, name))
+        assert found is getattr(estimator.model_, name)
+    for name in ("n_components", "n_positive", "loss", "solver"):
+        assert getattr(estimator, f"{name}_") == getattr(model, name)
+    assert estimator.n_iter_ == max(1, model.passes)
+    assert estimator.n_features_in_ == 5
+    np.testing.assert_array_equal(estimator.transform(X), model.transform(X))
+
+
+def test_all_parameters_reach_the_fit(monkeypatch):
+    given = {
+        "n_components": 1,
+        "solver": "gram",
+        "backend": "numpy",
+        "device": "cpu",
+        "tol": 0.25,
+        "max_iter": 7,
+        "max_memory": "1GB",
+        "class_weight": "balanced",
+        "unlabeled": -1,
+        "unlabeled_weight": 0.5,
+        "random_state": 3,
+    }
+    assert set(given) == set(SLCE().get_params())
+    taken = {}
+
+    def record(X, y, n_components, **options):
+        taken.update(n_components=n_components, **options)
+        return model
+
+    model = slce_xp.fit(X, Y)
+    monkeypatch.setattr("slce_xp._fit.fit", record)
+    weights = np.ones(60)
+    SLCE(**given).fit(X, Y, sample_weight=weights)
+    assert taken.pop("sample_weight") is weights
+    assert taken == given
+
+
+def test_before_a_fit_nothing_is_there():
+    estimator = SLCE()
+    assert not hasattr(estimator, "loss_")
+    for call in (
+        lambda: estimator.transform(X),
+        lambda: estimator.inverse_transform(X),
+        lambda: estimator.to("numpy"),
+        lambda: estimator.save("model.npz"),
+        lambda: estimator.get_feature_names_out(),
+    ):
+        with pytest.raises(NotFittedError, match="not fitted"):
+            call()
+
+
+def test_inverse_transform_goes_back(fitted):
+    Z = fitted.transform(X)
+    expected = fitted.model_.reconstruct(X)
+    np.testing.assert_array_equal(fitted.inverse_transform(Z), expected)
+    np.testing.assert_array_equal(
+        fitted.inverse_transform(pd.DataFrame(Z, columns=NAMES)), expected
+    )
+    with pytest.raises(ValueError, match=r"X must have 2 columns.*\(60, 5\).*transform"):
+        fitted.inverse_transform(X)
+
+
+def test_random_state_as_scikit_learn_has_it():
+    # More components than the data vary in: the last ones are drawn.
+    def drawn(random_state):
+        few, labels = X[:4, :], Y[:4]
+        labels = np.where(np.arange(4) < 2, "ant", "bee")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # none of those lowers the loss
+            return SLCE(5, random_state=random_state).fit(few, labels).components_[-4:]
+
+    assert (drawn(0) == drawn(np.int64(0))).all()
+    assert (drawn(0) != drawn(1)).any()
+    state = np.random.RandomState(0)
+    assert (drawn(state) != drawn(state)).any()
+    assert (drawn(np.random.RandomState(0)) == drawn(np.random.RandomState(0))).all()
+    assert drawn(None).shape == (4, 5)
+    with pytest.raises(ValueError, match="seed"):
+        drawn("seed")
+
+
+def test_errors_are_those_of_the_fit():
+    with pytest.raises(ValueError, match=r"n_components must be an integer from 1 to 5.*got 6"):
+        SLCE(6).fit(X, Y)
+    with pytest.raises(ValueError, match="solver must be one of"):
+        SLCE(solver="svd").fit(X, Y)
+    with pytest.raises(ValueError, match="y must hold at least two classes"):
+        SLCE().fit(X, np.zeros(60))
+    spoilt = X.copy()
+    spoilt[7, 2] = np.nan
+    with pytest.raises(ValueError, match="first NaN stands in row 7, column 2"):
+        SLCE().fit(spoilt, Y)
+    with pytest.raises(ValueError, match=r"y is None.*PCA"):
+        SLCE().fit(X, None)
+
+
+# ---------------------------------------------------------------- among scikit-learn's own
+
+
+def test_a_pipeline_cross_validates_and_is_searched():
+    digits, labels = load_digits(return_X_y=True, as_frame=True)
+    pipeline = make_pipeline(StandardScaler(), SLCE(3), KNeighborsClassifier(5))
+    scores = cross_val_score(pipeline, digits, labels, cv=3)
+    assert scores.mean() > 0.6
+    search = GridSearchCV(pipeline, {"slce__n_components": [1, 3, 6]}, cv=3).fit(digits, labels)
+    assert search.best_params_ == {"slce__n_components": 6}
+    assert search.cv_results_["mean_test_score"][1] == pytest.approx(scores.mean())
+    assert list(search.best_estimator_[:-1].get_feature_names_out()) == [
+        f"slce{i}" for i in range(6)
+    ]
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_frames_in_frames_out(library, fitted):
+    frame = FRAME if library == "pandas" else pl.from_pandas(FRAME)
+    kind = pd.DataFrame if library == "pandas" else pl.DataFrame
+    pipeline = make_pipeline(StandardScaler(), SLCE()).set_output(transform=library)
+    found = pipeline.fit_transform(frame, Y)
+    assert isinstance(found, kind)
+    assert list(found.columns) == NAMES
+    assert list(pipeline[0].feature_names_in_) == list("abcde")
+    assert list(pipeline[-1].feature_names_in_) == list("abcde")
+
+    estimator = SLCE().set_output(transform=library)
+    np.testing.assert_allclose(
+        estimator.fit(frame, Y).transform(frame).to_numpy(), fitted.transform(X), atol=1e-9
+    )
+    with pytest.raises(ValueError, match="feature names should match"):
+        estimator.transform(frame[list("edcba")])
+
+
+def test_an_index_is_kept():
+    frame = FRAME.set_index(np.arange(100, 160))
+    found = SLCE().set_output(transform="pandas").fit_transform(frame, pd.Series(Y))
+    assert list(found.index) == list(range(100, 160))
+
+
+@pytest.mark.parametrize(
+    "make", [pd.DataFrame, pl.DataFrame, pa.table], ids=["pandas", "polars", "pyarrow"]
+)
+def test_a_column_of_text_is_named(make):
+    frame = make({"size": [1.0, 2.0, 3.0], "town": ["Oslo", "Rome", "Bern"]})
+    with pytest.raises(TypeError, match="numbers only; column 'town'"):
+        SLCE().fit(frame, [0, 1, 0])
+
+
+def test_frames_of_float32_stay_float32(fitted):
+    found = SLCE().fit_transform(FRAME.astype("float32"), Y)
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, fitted.transform(X), atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    "copy",
+    [
+        lambda estimator: pickle.loads(pickle.dumps(estimator)),
+        lambda estimator: joblib.load(dumped(estimator)),
+    ],
+    ids=["pickle", "joblib"],
+)
+def test_copies_are_the_same(copy):
+    estimator = SLCE(1, solver="gram").set_output(transform="pandas").fit(FRAME, Y)
+    found = copy(estimator)
+    assert found.get_params() == estimator.get_params()
+    assert found.transform(FRAME).equals(estimator.transform(FRAME))
+
+
+def dumped(estimator):
+    file = io.BytesIO()
+    joblib.dump(estimator, file)
+    file.seek(0)
+    return file
+
+
+def test_clones_are_not_fitted(fitted):
+    estimator = clone(SLCE(1, backend="torch", device="cpu", max_memory="1GB").fit(X, Y))
+    assert (
+        estimator.get_params()
+        == SLCE(1, backend="torch", device="cpu", max_memory="1GB").get_params()
+    )
+    assert not hasattr(estimator, "model_")
+
+
+# ---------------------------------------------------------------- everything follows X
+
+
+def test_fit_and_use_where_x_is(xp):
+    x = xp.array(X)
+    estimator = SLCE().fit(x, Y)  # labels of text, which only the host holds
+    expected = SLCE().fit(xp.held(X), Y)
+    assert list(estimator.classes_) == ["ant", "bee", "cat"]
+    close = {"rtol": 0, "atol": xp.tolerance(1e-9, 1e-3)}
+    for name in ("components_", "mean_", "centroids_"):
+        found = xp.numpy(getattr(estimator, name))
+        np.testing.assert_allclose(found, getattr(expected, name), **close)
+    z = estimator.transform(x)
+    np.testing.assert_allclose(xp.numpy(z), expected.transform(xp.held(X)), **close)
+    back = estimator.inverse_transform(z)
+    np.testing.assert_allclose(xp.numpy(back), expected.model_.reconstruct(xp.held(X)), **close)
+    np.testing.assert_array_equal(
+        xp.numpy(SLCE().fit(x, xp.array(CODES)).components_), xp.numpy(estimator.components_)
+    )
+
+
+def test_x_elsewhere_is_refused(xp):
+    if xp.name == "numpy":
+        pytest.skip("there is no elsewhere")
+    estimator = SLCE().fit(xp.array(X), Y)
+    rule = "must use the same namespace and the same device as those passed to fit"
+    with pytest.raises(ValueError, match=rf"SLCE.transform\(\) {rule}.*Move X there"):
+        estimator.transform(X)
+    with pytest.raises(ValueError, match=rf"SLCE.inverse_transform\(\) {rule}"):
+        estimator.inverse_transform(X[:, :2])
+    with pytest.raises(ValueError, match=rf"SLCE.transform\(\) {rule}"):
+        SLCE().fit(X, Y).transform(xp.array(X))
+
+
+def test_to_moves_a_fitted_estimator(xp, fitted):
+    fitted = (
+        SLCE()
+        .set_output(transform="default")
+        .fit(pd.DataFrame(xp.held(X), columns=list("abcde")), Y)
+    )
+    moved = fitted.to(xp.name, device=xp.device)
+    assert moved is not fitted
+    assert moved.get_params() == fitted.get_params()
+    assert list(moved.feature_names_in_) == list("abcde")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # arrays have no names, as scikit-learn says
+        z = moved.transform(xp.array(X))
+    close = {"rtol": 0, "atol": xp.tolerance(1e-9, 1e-3)}
+    np.testing.assert_allclose(xp.numpy(z), fitted.model_.transform(xp.held(X)), **close)
+    np.testing.assert_array_equal(moved.to("numpy").components_, fitted.components_)
+    moved.set_output(transform="pandas")  # of its own
+    assert isinstance(fitted.transform(FRAME.astype(xp.held(X).dtype)), np.ndarray)
+
+
+def test_a_backend_solves_and_brings_the_result_back(xp, fitted):
+    if xp.single:
+        pytest.skip("X comes in float64")
+    estimator = SLCE(backend=xp.name, device=xp.device).fit(X, Y)
+    assert type(estimator.components_) is np.ndarray
+    np.testing.assert_allclose(estimator.transform(X), fitted.transform(X), rtol=0, atol=1e-9)
+    framed = SLCE(backend=xp.name, device=xp.device).set_output(transform="pandas")
+    assert list(framed.fit_transform(FRAME, Y).columns) == NAMES
+
+
+@pytest.mark.parametrize("xp", ["torch-device"], indirect=True)
+def test_a_device_waits_no_longer_than_for_the_fit(xp):
+    x = xp.array(X)
+    with metered(xp) as plain:
+        slce_xp.fit(x, Y)
+    with metered(xp) as found:
+        estimator = SLCE().fit(x, Y)
+    assert found.reads == plain.reads
+    with metered(xp) as found:
+        estimator.inverse_transform(estimator.transform(x))
+    assert found.reads == 0
+
+
+def test_save_writes_the_model(tmp_path, fitted):
+    fitted.save(tmp_path / "model.npz")
+    model = slce_xp.load(tmp_path / "model.npz")
+    np.testing.assert_array_equal(model.transform(X), fitted.transform(X))
