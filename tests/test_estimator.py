@@ -15,11 +15,14 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+import scipy.sparse
 from budgets import metered
+from sklearn import config_context
 from sklearn.base import clone
 from sklearn.datasets import load_digits
-from sklearn.exceptions import NotFittedError
-from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.exceptions import NotFittedError, UnsetMetadataPassedError
+from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.model_selection import GridSearchCV, cross_val_score, cross_validate
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -422,3 +425,92 @@ def test_save_writes_the_model(tmp_path, fitted):
     fitted.save(tmp_path / "model.npz")
     model = slce_xp.load(tmp_path / "model.npz")
     np.testing.assert_array_equal(model.transform(X), fitted.transform(X))
+
+
+# ---------------------------------------------------------------- weights and missing labels
+
+WEIGHTS = np.arange(60) % 4  # 0 is a sample left out, 2 one that is there twice
+REPEATED = np.repeat(np.arange(60), WEIGHTS)
+
+
+def same_subspace(found, expected):
+    assert oracle.largest_angle(found.components_, expected.components_) < 1e-8
+    np.testing.assert_allclose(found.eigenvalues_, expected.eigenvalues_)
+
+
+def test_sample_weights_are_repetitions():
+    same_subspace(SLCE().fit(X, Y, WEIGHTS), SLCE().fit(X[REPEATED], Y[REPEATED]))
+    same_subspace(SLCE().fit(X, Y, sample_weight=np.ones(60)), SLCE().fit(X, Y))
+
+
+def test_balanced_classes_weigh_the_same():
+    counts = np.bincount(CODES)
+    weights = 60 / (3 * counts[CODES])
+    found = SLCE(class_weight="balanced").fit(X, Y)
+    same_subspace(found, SLCE().fit(X, Y, sample_weight=weights))
+    given = dict(zip(["ant", "bee", "cat"], 60 / (3 * counts), strict=True))
+    same_subspace(SLCE(class_weight=given).fit(X, Y), found)
+
+
+def test_samples_without_a_label_are_no_class():
+    labels = np.where(np.arange(60) % 5 == 0, -1, CODES)
+    found = SLCE(unlabeled=-1, unlabeled_weight=0.5).fit(X, labels)
+    assert list(found.classes_) == [0, 1, 2]
+    expected = slce_xp.fit(X, labels, unlabeled=-1, unlabeled_weight=0.5)
+    np.testing.assert_array_equal(found.components_, expected.components)
+    assert found.transform(X).shape == (60, 2)
+
+
+def test_sample_weights_are_routed_through_a_pipeline():
+    with config_context(enable_metadata_routing=True):
+        pipeline = make_pipeline(
+            StandardScaler().set_fit_request(sample_weight=False),
+            SLCE().set_fit_request(sample_weight=True),
+            KNeighborsClassifier(3).set_score_request(sample_weight=False),
+        )
+        pipeline.fit(X, Y, sample_weight=WEIGHTS)
+        found = cross_validate(
+            pipeline, X, Y, params={"sample_weight": WEIGHTS}, error_score="raise"
+        )
+        with pytest.raises(UnsetMetadataPassedError, match="SLCE"):
+            make_pipeline(SLCE(), KNeighborsClassifier(3)).fit(X, Y, sample_weight=WEIGHTS)
+    scaled = StandardScaler().fit_transform(X)
+    same_subspace(pipeline[1], SLCE().fit(scaled, Y, WEIGHTS))
+    assert oracle.largest_angle(pipeline[1].components_, SLCE().fit(scaled, Y).components_) > 1e-3
+    assert found["test_score"].mean() > 0.8
+
+
+# ---------------------------------------------------------------- sparse counts
+
+COUNTS = np.round(np.abs(X)) * (X > 0)
+
+
+@pytest.mark.parametrize("kind", ["csr", "csc", "coo", "lil", "dia", "bsr", "dok"])
+@pytest.mark.parametrize("container", ["array", "matrix"])
+def test_sparse_counts(container, kind):
+    counts = getattr(scipy.sparse, f"{kind}_{container}")(COUNTS)
+    expected = SLCE().fit(COUNTS, Y)
+    found = SLCE().fit(counts, Y)
+    same_subspace(found, expected)
+    z = found.transform(counts)
+    assert type(z) is np.ndarray
+    np.testing.assert_allclose(z, expected.transform(COUNTS), atol=1e-9)
+    np.testing.assert_allclose(z, found.transform(COUNTS), atol=1e-9)
+    framed = found.set_output(transform="pandas").transform(counts)
+    assert list(framed.columns) == NAMES
+
+
+def test_sparse_nan_is_found_in_both():
+    spoilt = COUNTS.copy()
+    spoilt[3, 1] = np.nan
+    with pytest.raises(ValueError, match="NaN"):
+        SLCE().fit(scipy.sparse.csr_array(spoilt), Y)
+    with pytest.raises(ValueError, match="NaN"):
+        SLCE().fit(COUNTS, Y).transform(scipy.sparse.csr_array(spoilt))
+
+
+def test_words_are_counted_in_a_pipeline():
+    texts = ["red apple", "ripe apple", "red cherry", "fast car", "old car", "fast red car"] * 4
+    kinds = ["fruit", "fruit", "fruit", "car", "car", "car"] * 4
+    pipeline = make_pipeline(CountVectorizer(), SLCE(), KNeighborsClassifier(3))
+    assert cross_val_score(pipeline, texts, kinds, cv=3).mean() == 1.0
