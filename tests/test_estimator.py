@@ -466,7 +466,7 @@ def test_sample_weights_are_routed_through_a_pipeline():
         pipeline = make_pipeline(
             StandardScaler().set_fit_request(sample_weight=False),
             SLCE().set_fit_request(sample_weight=True),
-            KNeighborsClassifier(3).set_score_request(sample_weight=False),
+            KNeighborsClassifier(3).set_score_request(sample_weight=True),
         )
         pipeline.fit(X, Y, sample_weight=WEIGHTS)
         found = cross_validate(
