@@ -163,7 +163,7 @@ class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  #
             unlabeled_weight=self.unlabeled_weight,
         )
         if self.backend is not None:
-            model = model.to(*_xp.place_of(X)) if _xp.is_array(X) else model.to("numpy")
+            model = model.to(*_xp.place_of(_validate.as_matrix(X)))
         return self._adopt(model)
 
     def _adopt(self, model: Model) -> SLCE:

@@ -64,6 +64,7 @@ MORE_CHECKS = [
 ]
 
 
+@pytest.mark.filterwarnings("ignore:Sparse:UserWarning")  # torch calls its compressed rows beta
 @parametrize_with_checks(ESTIMATORS)
 def test_scikit_learns_checks(estimator, check):
     check(estimator)
@@ -498,6 +499,19 @@ def test_sparse_counts(container, kind):
     np.testing.assert_allclose(z, found.transform(COUNTS), atol=1e-9)
     framed = found.set_output(transform="pandas").transform(counts)
     assert list(framed.columns) == NAMES
+
+
+@pytest.mark.filterwarnings("ignore:Sparse:UserWarning")  # torch calls its compressed rows beta
+def test_sparse_counts_where_x_is():
+    torch = pytest.importorskip("torch")
+    counts = torch.asarray(COUNTS).to_sparse_csr()
+    expected = SLCE().fit(COUNTS, Y)
+    for estimator in (SLCE(), SLCE(backend="numpy")):
+        z = estimator.fit(counts, Y).transform(counts)
+        assert isinstance(z, torch.Tensor)
+        np.testing.assert_allclose(z.numpy(), expected.transform(COUNTS), atol=1e-9)
+    with pytest.raises(ValueError, match=r"must be where the model is|same namespace"):
+        expected.transform(counts)
 
 
 def test_sparse_nan_is_found_in_both():
