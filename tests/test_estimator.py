@@ -78,24 +78,28 @@ def test_what_scikit_learn_asks_of_its_own_estimators(estimator, check):
     getattr(estimator_checks, check)("SLCE", estimator)
 
 
-def test_scikit_learns_array_api_checks(request):
-    # In a process of their own, for SciPy must know before it is imported; else they skip.
-    script = request.config.rootpath / "tests" / "sklearn_array_api.py"
+def array_api_checks(root):
+    """What came of each check, in a process of their own: SciPy must know before it is imported."""
+    code = "import runpy; runpy.run_path('tests/sklearn_array_api.py', run_name='__main__')"
     run = subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            f"import runpy; runpy.run_path({str(script)!r}, run_name='__main__')",
-        ],
-        cwd=request.config.rootpath,
-        capture_output=True,
-        text=True,
-        check=False,
+        [sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=False
     )
     assert run.returncode == 0, run.stderr
     found = json.loads(run.stdout)
     assert not [one for one in found if one["outcome"].startswith("failed")]
+    return found
 
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("xp", ["cupy", "torch-cuda"], indirect=True)
+def test_scikit_learns_array_api_checks_on_a_gpu(xp, request):
+    place = "'array_namespace': 'cupy'" if xp.name == "cupy" else "'device_name': 'cuda'"
+    found = array_api_checks(request.config.rootpath)
+    assert {one["outcome"] for one in found if place in one["options"]} == {"passed"}
+
+
+def test_scikit_learns_array_api_checks(request):
+    found = array_api_checks(request.config.rootpath)
     missing = ("cupy", "cuda", "xpu", "mps", "dpnp")
     for one in found:
         if one["outcome"] != "passed":
