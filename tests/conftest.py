@@ -178,6 +178,11 @@ def spare_compiling(backend):
         pytest.skip("JAX compiles anew for each shape: jax in float32 shows this, too")
 
 
+def spare_all_compiling(backend):
+    if backend.name == "jax":
+        pytest.skip("JAX compiles anew for each shape: its comparison with the oracle shows this")
+
+
 @pytest.fixture
 def data_folder():
     """The folder of real data sets, from the environment."""
