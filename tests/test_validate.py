@@ -64,7 +64,6 @@ BAD_OBJECTS = {
         "rectangular; its rows have different lengths",
     ),
     "masked": (np.ma.array(X), TypeError, r"not be a masked array.*X\.filled"),
-    "torch sparse, not compressed": (torch_sparse, TypeError, r"dense; got .*Tensor.*to_dense\(\)"),
     "jax sparse": (jax_sparse, TypeError, r"dense; got .*BCOO.*todense\(\)"),
     "text column": (frame(town="1"), TypeError, r"numbers only; column 'town'.*columns=\['town'\]"),
     "date column": (frame(day=pd.Timestamp(2020, 1, 1)), TypeError, "numbers only; column 'day'"),
