@@ -64,7 +64,7 @@ BAD_OBJECTS = {
         "rectangular; its rows have different lengths",
     ),
     "masked": (np.ma.array(X), TypeError, r"not be a masked array.*X\.filled"),
-    "jax sparse": (jax_sparse, TypeError, r"dense; got .*BCOO.*todense\(\)"),
+    "jax sparse": (jax_sparse, TypeError, r"SciPy, CuPy or torch; got .*BCOO.*todense\(\)"),
     "text column": (frame(town="1"), TypeError, r"numbers only; column 'town'.*columns=\['town'\]"),
     "date column": (frame(day=pd.Timestamp(2020, 1, 1)), TypeError, "numbers only; column 'day'"),
     "polars text column": (
