@@ -362,14 +362,14 @@ def test_an_embedding_takes_little_beside_itself():
     assert peak <= 3 * Z.nbytes + 0.5 * stored_bytes(x)
 
 
-def test_twenty_thousand_classes_need_a_small_multiple_of_x():
+def test_thousands_of_classes_need_a_small_multiple_of_x():
     rng = np.random.default_rng(0)
-    x = rng.standard_normal((40_000, 50))
-    y = rng.permutation(np.arange(40_000) % 20_000)
-    slce_xp.fit(x[:50], y[:50])
+    x = rng.standard_normal((10_000, 50))
+    y = rng.permutation(np.arange(10_000) % 5_000)
+    slce_xp.fit(sp.csr_array(x[:50]), y[:50])
     sparse = sp.csr_array(x)
     peak, model = peak_of(lambda: slce_xp.fit(sparse, y))
-    assert len(model.classes) == 20_000
+    assert len(model.classes) == 5_000
     assert peak <= 10 * x.nbytes
 
 
