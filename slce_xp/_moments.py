@@ -160,8 +160,10 @@ def _sums(
 ) -> tuple[Array, Array | None, Array | None]:
     """Sums by code, the second moment, and the squares of samples without a label."""
     xp, _ = source.place
-    # A one-hot product costs more with every class; sparse rows cannot be gathered everywhere.
-    few = labels.height <= ONE_HOT_CLASSES + 1 or source.is_sparse
+    # A one-hot product costs more with every class; sparse rows cannot be gathered everywhere,
+    # and columns, which can, cost more with every feature.
+    most = max(ONE_HOT_CLASSES + 1, source.d if source.is_sparse else 0)
+    few = labels.height <= most
     squared = labels.n_unlabeled > 0 and weights is labels.weights
     if few:
         codes = _xp.from_host(labels.codes, source.place)
@@ -187,7 +189,10 @@ def _sums(
             del rows  # before the next block is made, not after
     if not few:
         counts = np.bincount(labels.codes, minlength=labels.height)
-        sums = _sum_in_class_order(source, labels.codes, counts, shift, weights)
+        if isinstance(source, SparseSource):
+            sums = _sum_columns(source, labels.codes, counts, weights)
+        else:
+            sums = _sum_in_class_order(source, labels.codes, counts, shift, weights)
     return sums, total, squares
 
 
@@ -272,6 +277,19 @@ def _sum_in_class_order(
         return sums
     # Large classes came in parts: sum the parts, which are far fewer than the rows.
     return _sum_in_class_order(ArraySource(sums), owner, np.bincount(owner), None, None)
+
+
+def _sum_columns(
+    source: SparseSource, codes: np.ndarray, counts: np.ndarray, weights: np.ndarray | None
+) -> Array:
+    """The same for sparse data with more classes than features: some dense columns at a time."""
+    xp, _ = source.place
+    rows, width = source.rows(slice(0, source.n)), source.block_length(source.n)
+    parts = [
+        _sum_in_class_order(ArraySource(rows.columns(start, width).T), codes, counts, None, weights)
+        for start in range(0, source.d, width)
+    ]
+    return xp.concat(parts, axis=1)
 
 
 def _pieces(counts: np.ndarray, length: int) -> Iterator[tuple[int, int]]:

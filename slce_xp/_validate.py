@@ -248,8 +248,8 @@ def as_labels(
     if classes.shape[0] < 2:
         only = f", all {classes[0]!r}" if classes.shape[0] else ""
         raise ValueError(
-            f"y must hold at least two classes; got {classes.shape[0]}{only}. "
-            "With one class there is nothing to tell apart: use PCA"
+            f"y must hold at least two classes{' of positive weight' * (weights is not None)}; "
+            f"got {classes.shape[0]}{only}. With one class there is nothing to tell apart: use PCA"
         )
     if present is not None:
         everyone = np.full(n_samples, classes.shape[0], dtype=np.int64)
@@ -387,7 +387,10 @@ def _class_weighted(
     elif isinstance(class_weight, dict):
         known = list(classes)
         unknown = [label for label in class_weight if label not in known]
-        factors = np.array([class_weight.get(label, 1.0) for label in known], dtype=np.float64)
+        try:
+            factors = np.array([float(class_weight.get(label, 1.0)) for label in known])
+        except (TypeError, ValueError):
+            factors = np.full(n_classes, np.nan)
         if unknown or not (np.isfinite(factors) & (factors > 0)).all():
             raise ValueError(
                 f"class_weight must give labels of y a finite weight > 0; got {class_weight!r}, "

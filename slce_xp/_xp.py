@@ -378,14 +378,18 @@ class Sparse:
 
         As products with unit vectors: CuPy's product of two sparse matrices is not to be relied on.
         """
-        xp, device = self.place
         parts = []
-        d = self.shape[1]
-        for start in range(0, d, width):
-            units = xp.eye(min(width, d - start), d, k=start, dtype=self.dtype, device=device)
-            columns = units @ self.T
+        for start in range(0, self.shape[1], width):
+            columns = self.columns(start, width)
             parts.append((columns if weights is None else columns * weights) @ self)
-        return xp.concat(parts, axis=0)
+        return self.place.xp.concat(parts, axis=0)
+
+    def columns(self, start: int, width: int) -> Array:
+        """Some columns as the rows of a dense array, shape (width or less, n)."""
+        xp, device = self.place
+        d = self.shape[1]
+        units = xp.eye(min(width, d - start), d, k=start, dtype=self.dtype, device=device)
+        return units @ self.T
 
     def row_squares(self) -> Array:
         """Squared length of each row, shape (n,)."""

@@ -76,7 +76,9 @@ def _eigenpairs(
     # To first order the ridge adds ridge·‖D·L·w‖² / μ, which is all of μ where G is singular.
     # With labels for all D is orthogonal, and need not be applied.
     image = left if operator.is_supervised else operator.reflect(left)
-    return values - ridge * xp.sum(image * image, axis=0) / values, left
+    # Zero is exact where samples without a label count nothing.
+    divisor = xp.where(values == 0, xp.ones_like(values), values)
+    return values - ridge * xp.sum(image * image, axis=0) / divisor, left
 
 
 def _off_row_space(operator: CentroidOperator, gram: Array, vectors: Array) -> Array:
