@@ -7,6 +7,7 @@ import argparse
 import contextlib
 import pathlib
 import sys
+import tempfile
 import types
 import warnings
 
@@ -28,6 +29,13 @@ READS_ABOUT = {
     "krylov": "offset, finite sums, the start block twice and its classes, the final residuals, "
     "eigenvalues and loss",
 }
+
+
+def saved(model):
+    with tempfile.TemporaryDirectory() as folder:
+        model.save(pathlib.Path(folder) / "model.npz")
+
+
 # Host reads of what is done with a model on a device.
 USES = {
     "transform": (lambda model, x: model.transform(x), 0),
@@ -40,6 +48,7 @@ USES = {
     "loss": (lambda model, x: model.loss, 1),
     "str": (lambda model, x: str(model), 1),
     'to("numpy")': (lambda model, x: model.to("numpy"), 6),
+    "save": (lambda model, x: saved(model), 6),
 }
 
 # solver, samples, features, classes
