@@ -122,7 +122,9 @@ class CentroidOperator:
     def gram(self) -> Array:
         """G = X Xᵀ of the centred data, rows times √w, shape (n, n), summed over column blocks."""
         total = None
-        for block in self._source.column_blocks(self.n):
+        # A block twice as large as G is no loss: the eigensolver will take more than that, and
+        # G is added to less often.
+        for block in self._source.column_blocks(self.n, least=2 * self.n):
             total = add(total, gram_of(self._centred_columns(block).T))
         return total
 

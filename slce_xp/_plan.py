@@ -342,8 +342,8 @@ def _peak(
         steps = [adding + 2 * d * d, held + 2 * sums + 2 * d * d, held + 4 * d * d + 64 * d]
         ending += d * d
     elif form == "gram":
-        # G and its next term; the factor with M, eigenvectors and workspace.
-        steps = [adding, held + block + 2 * n * n, held + 5 * n * n + 64 * n]
+        # G, its next term and a block; the factor with M, eigenvectors and workspace.
+        steps = [adding, held + max(block, 2 * n * n) + 2 * n * n, held + 5 * n * n + 64 * n]
     else:
         shorter = min(n, d)
         if n < d:

@@ -65,16 +65,21 @@ class ArraySource:
         """
         return self._blocks(self.n, self.d, made, _xp.row_slices_are_views)
 
-    def column_blocks(self, made: int) -> Iterator[slice]:
-        """Slices of columns, likewise."""
-        return self._blocks(self.d, self.n, made, _xp.column_slices_are_views)
+    def column_blocks(self, made: int, least: int = 1) -> Iterator[slice]:
+        """Slices of columns, likewise, or of `least` where that is more."""
+        return self._blocks(self.d, self.n, made, _xp.column_slices_are_views, least)
 
     def _blocks(
-        self, count: int, width: int, made: int, are_views: Callable[[Any], bool]
+        self,
+        count: int,
+        width: int,
+        made: int,
+        are_views: Callable[[Any], bool],
+        least: int = 1,
     ) -> Iterator[slice]:
         if self._x.dtype != self.dtype or not are_views(self.place.xp):
-            made += width
-        return _blocks(count, self.block_length(made))
+            made, least = made + width, least // 2
+        return _blocks(count, max(least, self.block_length(made)))
 
     def block_length(self, width: int) -> int:
         """How many lines of `width` numbers make a block."""
