@@ -167,9 +167,9 @@ def _sums(
     squared = labels.n_unlabeled > 0 and weights is labels.weights
     if few:
         codes = _xp.from_host(labels.codes, source.place)
-    row_weights = _put(weights, source)
-    scale = _put(_scatter_weights(labels), source) if second else None
-    rest = _put(_rest_weights(labels), source) if squared else None
+    row_weights = source.put(weights)
+    scale = source.put(labels.scatter_weights) if second else None
+    rest = source.put(labels.rest_weights) if squared else None
     sums = total = squares = None
     made = labels.height + -(-labels.height // 4) if few else 0  # one-hot rows, a mask of bytes
     made += source.d * ((shift is not None) + squared + (scale is not None))
@@ -206,24 +206,6 @@ def _weighted_gram(rows: Array, weights: Array | None, source: ArraySource) -> A
     if isinstance(rows, Sparse):
         return rows.gram(weights, source.block_length(rows.shape[0]))
     return gram_of(rows) if weights is None else rows.T @ (rows * weights[:, None])
-
-
-def _put(values: np.ndarray | None, source: ArraySource) -> Array | None:
-    return None if values is None else _xp.from_host(values, source.place, source.dtype)
-
-
-def _scatter_weights(labels: Labels) -> np.ndarray | None:
-    """What each sample's scatter counts in S_t: its weight, with a sign."""
-    signs, weights = labels.signs, labels.weights
-    if signs is None or weights is None:
-        return weights if signs is None else signs
-    product: np.ndarray = signs * weights
-    return product
-
-
-def _rest_weights(labels: Labels) -> np.ndarray:
-    without: np.ndarray = (labels.codes == len(labels.classes)).astype(np.float64)
-    return without if labels.weights is None else np.multiply(without, labels.weights)
 
 
 def one_hot(codes: Array, height: int, source: ArraySource) -> Array:
@@ -265,7 +247,7 @@ def _sum_in_class_order(
         local = np.pad(codes[members] - first, padding, constant_values=length)  # no such row
         marks = one_hot(_xp.from_host(local, source.place), width, source)
         if weights is not None:
-            marks = marks * _put(np.pad(weights[members], padding), source)
+            marks = marks * source.put(np.pad(weights[members], padding))
         partial_sums.append(marks @ rows)
         owners.append(np.arange(first, first + n_classes))
         useful.append(np.arange(height, height + n_classes))

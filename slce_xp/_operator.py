@@ -34,8 +34,10 @@ class CentroidOperator:
         self._labels = labels
         self._moments = moments
         self._seed = seed
-        self._root = _put_root(labels.weights, source)  # √w, where samples have weights
-        self._signs = _put(labels.signs, source)
+        # √w, where samples have weights
+        self._host_root = None if labels.weights is None else np.sqrt(labels.weights)
+        self._root = source.put(self._host_root)
+        self._signs = source.put(labels.signs)
         self.place = source.place
         self.n, self.d = source.n, source.d
         self.mean = moments.mean
@@ -93,9 +95,7 @@ class CentroidOperator:
 
     @property
     def _rest_weight(self) -> float:
-        labels = self._labels
-        without = labels.codes == len(labels.classes)
-        return float(without.sum() if labels.weights is None else labels.weights[without].sum())
+        return float(self._labels.rest_weights.sum())
 
     @property
     def _rest_scatter(self) -> Array:
@@ -131,9 +131,7 @@ class CentroidOperator:
     def class_sums(self, values: Array) -> Array:
         """Class sums of √w times values per sample, over √W_j: (n, r) ↦ (K, r)."""
         xp, _ = self.place
-        weights = self._labels.weights
-        root = None if weights is None else np.sqrt(weights)
-        sums = sum_by_class(ArraySource(values), self._labels, root)
+        sums = sum_by_class(ArraySource(values), self._labels, self._host_root)
         return sums / xp.sqrt(self._moments.weights)[:, None]
 
     def signed_gram(self, values: Array) -> Array:
@@ -243,9 +241,7 @@ class CentroidOperator:
     @cached_property
     def _scale(self) -> Array | None:
         """What each sample counts in S_t: s·w."""
-        if self._root is None or self._signs is None:
-            return self._signs if self._root is None else self._root * self._root
-        return self._signs * self._root * self._root
+        return self._source.put(self._labels.scatter_weights)
 
     def _blocks(self, made: int = 0) -> Iterator[slice]:
         """Row blocks for a caller that shifts rows and makes so many numbers more of each."""
@@ -271,11 +267,3 @@ class CentroidOperator:
         if self._root is not None:
             columns *= self._root[:, None]
         return columns
-
-
-def _put(values: np.ndarray | None, source: ArraySource) -> Array | None:
-    return None if values is None else _xp.from_host(values, source.place, source.dtype)
-
-
-def _put_root(weights: np.ndarray | None, source: ArraySource) -> Array | None:
-    return _put(None if weights is None else np.sqrt(weights), source)

@@ -54,6 +54,10 @@ class ArraySource:
         columns = self._x if index == slice(0, self.d) else self._x[:, index]
         return self.place.xp.astype(columns, self.dtype, copy=False)
 
+    def put(self, values: np.ndarray | None) -> Array | None:
+        """Numbers of the host where X is, in its working dtype; None stays None."""
+        return None if values is None else _xp.from_host(values, self.place, self.dtype)
+
     def row_blocks(self, made: int) -> Iterator[slice]:
         """Slices of rows, as long as what is made of them stays within the bytes of a block.
 

@@ -56,6 +56,20 @@ class Labels(NamedTuple):
             return None
         return np.where(self.codes < len(self.classes), 1.0, -self.unlabeled_weight)
 
+    @property
+    def scatter_weights(self) -> np.ndarray | None:
+        """The same times the weight of each sample; None stands for ones."""
+        signs, weights = self.signs, self.weights
+        if signs is None or weights is None:
+            return weights if signs is None else signs
+        return np.asarray(signs * weights)
+
+    @property
+    def rest_weights(self) -> np.ndarray:
+        """The weight of each sample of no class, and zero for the others, shape (n,)."""
+        others = self.codes == len(self.classes)
+        return np.asarray(others * (1.0 if self.weights is None else self.weights))
+
 
 # ---------------------------------------------------------------- X
 
@@ -115,12 +129,9 @@ def _as_array(X: Any, name: str) -> Array:
 
 
 def _is_sparse(X: Any) -> bool:
-    layout = str(getattr(X, "layout", ""))
-    return (
-        hasattr(X, "nnz")
-        or hasattr(X, "nse")
-        or (layout.startswith("torch.sparse") or layout == "torch._mkldnn")
-    )
+    """Whether it is of another library than those that can be computed with."""
+    packed = str(getattr(X, "layout", "")) == "torch._mkldnn"
+    return hasattr(X, "nnz") or hasattr(X, "nse") or packed
 
 
 def _frame_to_numpy(frame: Any, name: str) -> np.ndarray:

@@ -358,7 +358,7 @@ class Sparse:
         return (left @ dense.T).T
 
     def rows(self, index: slice) -> Sparse:
-        """Some rows; torch has no slices of sparse matrices and gives all, see `can_slice`."""
+        """Some rows, where `can_slice` says so: torch has no slices of sparse matrices."""
         return Sparse(self._matrix[index.start : index.stop])
 
     @property
@@ -497,8 +497,11 @@ def _full_precision(xp: ModuleType) -> Iterator[None]:
     elif compat.is_torch_namespace(xp):
         backends = importlib.import_module("torch").backends
         with contextlib.ExitStack() as restore:
-            for products in (backends.cuda.matmul, backends.mkldnn.matmul):
-                _set_for_now(restore, products, "fp32_precision", "ieee")
+            for products in (backends.cuda.matmul, getattr(backends.mkldnn, "matmul", None)):
+                if hasattr(products, "fp32_precision"):
+                    _set_for_now(restore, products, "fp32_precision", "ieee")
+                elif hasattr(products, "allow_tf32"):  # torch before 2.9
+                    _set_for_now(restore, products, "allow_tf32", False)
             yield
     else:
         yield
