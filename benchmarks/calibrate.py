@@ -14,7 +14,7 @@ import numpy as np
 
 from benchmarks.problems import DATA_SETS, load, synthetic
 from benchmarks.timing import environment, interleaved
-from slce_xp import _fit, _plan, _validate, _xp
+from slce_xp import _fit, _labels, _plan, _xp
 from slce_xp._solvers import Request
 from slce_xp._source import ArraySource
 
@@ -67,7 +67,7 @@ SHAPES = [
 
 def widths(X: np.ndarray, y: np.ndarray) -> None:
     """Passes and seconds of the matrix-free form, by width and number of wide passes."""
-    labels = _validate.as_labels(y, X.shape[0])
+    labels = _labels.as_labels(y, X.shape[0])
     n_classes = len(labels.classes)
     plan = _plan._estimate("krylov", *X.shape, n_classes, n_classes - 1, X.dtype.name, "auto")
     for width in (16, 32, 64, 128):
@@ -115,7 +115,7 @@ def main() -> None:
 
 def by_form(X: np.ndarray, y: np.ndarray, form: str) -> Callable[[], object]:
     """A solve by one form, with the schedule that "auto" would give it."""
-    labels = _validate.as_labels(y, X.shape[0])
+    labels = _labels.as_labels(y, X.shape[0])
     n_classes = len(labels.classes)
     k = n_classes - 1
     plan = _plan._estimate(form, *X.shape, n_classes, k, X.dtype.name, "auto")

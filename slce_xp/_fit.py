@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from slce_xp import _linalg, _plan, _validate, _xp
+from slce_xp import _labels, _linalg, _plan, _validate, _xp
+from slce_xp._labels import Labels
 from slce_xp._model import ConvergenceWarning, Model
 from slce_xp._moments import class_moments
 from slce_xp._operator import CentroidOperator
 from slce_xp._plan import Limits, Plan
 from slce_xp._solvers import SOLVERS, Request, Solution
 from slce_xp._source import ArraySource, open_source
-from slce_xp._validate import Labels
 from slce_xp._xp import Place, Sparse
 
 
@@ -116,7 +116,7 @@ def fit(
     matrix = _validate.as_matrix(X)
     _validate.check_sizes(matrix)
     n, d = matrix.shape
-    labels = _validate.as_labels(y, n, sample_weight, class_weight, unlabeled, unlabeled_weight)
+    labels = _labels.as_labels(y, n, sample_weight, class_weight, unlabeled, unlabeled_weight)
     n_classes = len(labels.classes)
     k = _validate.as_component_count(n_components, n_classes, d, labels.n_unlabeled == 0)
     seed = _validate.as_seed(random_state)

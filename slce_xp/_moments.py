@@ -14,10 +14,10 @@ from functools import cached_property
 import numpy as np
 
 from slce_xp import _validate, _xp
+from slce_xp._labels import Labels
 from slce_xp._linalg import add, gram_of, read
 from slce_xp._plan import ONE_HOT_CLASSES
 from slce_xp._source import ArraySource, SparseSource
-from slce_xp._validate import Labels
 from slce_xp._xp import Array, Sparse
 
 # Rows per piece of the ordered scatter-add: its one-hot matrices are this size squared.

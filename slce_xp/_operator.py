@@ -13,10 +13,10 @@ from functools import cached_property
 import numpy as np
 
 from slce_xp import _linalg, _xp
+from slce_xp._labels import Labels
 from slce_xp._linalg import add, gram_of
 from slce_xp._moments import Moments, one_hot, sum_by_class
 from slce_xp._source import ArraySource
-from slce_xp._validate import Labels
 from slce_xp._xp import Array
 
 

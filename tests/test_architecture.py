@@ -16,6 +16,7 @@ FILES = sorted(ROOT.rglob("*.py"))
 ORDER = [
     "_xp",
     "_validate",
+    "_labels",
     "_plan",
     "_linalg",
     "_source",

@@ -9,7 +9,7 @@ import pytest
 from conftest import load_set, make_backend
 
 import slce_xp
-from slce_xp import _source, _validate, _xp
+from slce_xp import _labels, _source, _xp
 from slce_xp._moments import class_moments
 from slce_xp._operator import CentroidOperator
 from slce_xp._solvers import Request, krylov
@@ -36,7 +36,7 @@ def fit(X, y, n_components="positive", **options):
 
 
 def operator_of(X, y, seed=0):
-    source, labels = ArraySource(X), _validate.as_labels(y, len(X))
+    source, labels = ArraySource(X), _labels.as_labels(y, len(X))
     return CentroidOperator(source, labels, class_moments(source, labels), seed)
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from slce_xp import _moments, _source, _validate
+from slce_xp import _labels, _moments, _source
 from slce_xp._moments import class_moments, sum_by_class
 from slce_xp._source import ArraySource
 
@@ -37,7 +37,7 @@ def test_class_sums(monkeypatch, kind, piece_rows, block_bytes):
     rng = np.random.default_rng(0)
     y = rng.permutation(sizes(kind, rng))
     X = rng.standard_normal((len(y), 3))
-    labels = _validate.as_labels(y, len(y))
+    labels = _labels.as_labels(y, len(y))
     expected = naive_sums(X, labels.codes, len(labels.classes))
     np.testing.assert_allclose(sum_by_class(ArraySource(X), labels, None), expected, atol=1e-12)
 
@@ -49,7 +49,7 @@ def test_moments_about_any_shift(xp, n_classes, offset):
     y = rng.integers(0, n_classes, 400)
     X = rng.standard_normal((400, 5)) + offset
     X = xp.held(X).astype(np.float64)
-    labels = _validate.as_labels(y, 400)
+    labels = _labels.as_labels(y, 400)
     moments = class_moments(ArraySource(xp.array(X)), labels, second=True)
     assert (moments.shift is None) == (offset == 0.0)
     centred = X - X.mean(axis=0)
