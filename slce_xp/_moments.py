@@ -15,7 +15,7 @@ import numpy as np
 
 from slce_xp import _validate, _xp
 from slce_xp._labels import Labels
-from slce_xp._linalg import add, gram_of, read
+from slce_xp._linalg import gram_of, read
 from slce_xp._plan import ONE_HOT_CLASSES
 from slce_xp._source import ArraySource, SparseSource
 from slce_xp._xp import Array, Sparse
@@ -137,7 +137,7 @@ def _find_shift(source: ArraySource, second: bool) -> tuple[Array | None, float]
         squares = xp.sum(source.values * source.values)
         return None, float(read(squares)[0]) / source.n
     rows = min(PROBE_ROWS, source.block_length(2 * source.d))  # the rows and their squares
-    probe = source.rows(slice(None, None, -(-source.n // rows)))
+    probe = source.probe(rows)
     mean = xp.mean(probe, axis=0)
     squares = read(xp.sum(mean * mean), xp.sum(probe * probe) / probe.shape[0])
     offset, square = map(float, squares)
@@ -170,23 +170,25 @@ def _sums(
     row_weights = source.put(weights)
     scale = source.put(labels.scatter_weights) if second else None
     rest = source.put(labels.rest_weights) if squared else None
-    sums = total = squares = None
+
+    def term(block: slice, rows: Array) -> tuple[Array | None, ...]:
+        rows = _shifted(rows, shift)
+        sums = total = squares = None
+        if few:
+            hot = one_hot(codes[block], labels.height, source)
+            sums = (hot if row_weights is None else hot * row_weights[block]) @ rows
+            del hot
+        if second:
+            total = _weighted_gram(rows, None if scale is None else scale[block], source)
+        if rest is not None:
+            squares = xp.sum(_row_squares(rows) * rest[block])
+        return sums, total, squares
+
     made = labels.height + -(-labels.height // 4) if few else 0  # one-hot rows, a mask of bytes
     made += source.d * ((shift is not None) + squared + (scale is not None))
+    sums = total = squares = None
     if few or second or squared:
-        for block in source.row_blocks(made):
-            rows = _shifted(source.rows(block), shift)
-            if few:
-                hot = one_hot(codes[block], labels.height, source)
-                hot = hot if row_weights is None else hot * row_weights[block]
-                sums = add(sums, hot @ rows)
-                del hot
-            if second:
-                weighted = None if scale is None else scale[block]
-                total = add(total, _weighted_gram(rows, weighted, source))
-            if rest is not None:
-                squares = add(squares, xp.sum(_row_squares(rows) * rest[block]))
-            del rows  # before the next block is made, not after
+        sums, total, squares = source.sum_rows(term, made)
     if not few:
         counts = np.bincount(labels.codes, minlength=labels.height)
         if isinstance(source, SparseSource):

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 
 from slce_xp import _linalg, _xp
 from slce_xp._labels import Labels
-from slce_xp._linalg import add, gram_of
+from slce_xp._linalg import gram_of
 from slce_xp._moments import Moments, one_hot, sum_by_class
 from slce_xp._source import ArraySource
 from slce_xp._xp import Array
@@ -121,12 +120,13 @@ class CentroidOperator:
 
     def gram(self) -> Array:
         """G = X Xᵀ of the centred data, rows times √w, shape (n, n), summed over column blocks."""
-        total = None
         # A block twice as large as G is no loss: the eigensolver will take more than that, and
         # G is added to less often.
-        for block in self._source.column_blocks(self.n, least=2 * self.n):
-            total = add(total, gram_of(self._centred_columns(block).T))
-        return total
+        (gram,) = self._source.sum_columns(self._gram_term, self.n, least=2 * self.n)
+        return gram
+
+    def _gram_term(self, block: slice, columns: Array) -> tuple[Array]:
+        return (gram_of(self._centred_columns(block, columns).T),)
 
     def class_sums(self, values: Array) -> Array:
         """Class sums of √w times values per sample, over √W_j: (n, r) ↦ (K, r)."""
@@ -158,23 +158,22 @@ class CentroidOperator:
 
     def apply_scatter(self, rows: Array) -> Array:
         """V·S_t, (b, d) ↦ (b, d): one pass over X, a sum over its row blocks."""
-        xp, _ = self.place
         offset = self._moments.offset
-        centre = (rows @ offset)[:, None]
-        total: Array = None
-        sums: Array = None
-        for block in self._blocks(rows.shape[0]):
-            data = self._moments.shifted(self._source.rows(block))
-            # Short matrix first: a BLAS packs the long one, and this way only by rows.
-            scores = rows @ data.T
-            scores -= centre
-            if self._scale is not None:
-                scores *= self._scale[block]
-            total = add(total, scores @ data)
-            sums = add(sums, xp.sum(scores, axis=1))
-            del data, scores  # before the next block is made, not after
+        term = partial(self._scatter_term, rows, (rows @ offset)[:, None])
+        total, sums = self._source.sum_rows(term, rows.shape[0] + self._shifted_width)
         total -= sums[:, None] * offset[None, :]
         return total
+
+    def _scatter_term(
+        self, rows: Array, centre: Array, block: slice, data: Array
+    ) -> tuple[Array, Array]:
+        data = self._moments.shifted(data)
+        # Short matrix first: a BLAS packs the long one, and this way only by rows.
+        scores = rows @ data.T
+        scores -= centre
+        if self._scale is not None:
+            scores *= self._scale[block]
+        return scores @ data, _xp.place_of(scores).xp.sum(scores, axis=1)
 
     def apply_gram(self, rows: Array) -> Array:
         """U·X·Xᵀ of the centred data, (b, n) ↦ (b, n): one pass over X.
@@ -183,41 +182,36 @@ class CentroidOperator:
         """
         if self._source.is_sparse:  # by rows, as it is stored
             return self.project_rows(self.combine_rows(rows))
-        shift, offset = self._moments.shift, self._moments.offset
-        made = rows.shape[0] + (0 if shift is None else self.n)
         rows = self._rooted(self._without_mean(rows))
-        total: Array = None
-        centre: Array = None
-        for block in self._source.column_blocks(made):
-            data = self._source.columns(block)
-            data = data if shift is None else data - shift[block]
-            scores = rows @ data
-            total = add(total, scores @ data.T)
-            centre = add(centre, scores @ offset[block])
-            del data, scores  # before the next block is made, not after
+        made = rows.shape[0] + (0 if self._moments.shift is None else self.n)
+        total, centre = self._source.sum_columns(partial(self._product_term, rows), made)
         total -= centre[:, None]
         return self._rooted(total)
 
+    def _product_term(self, rows: Array, block: slice, data: Array) -> tuple[Array, Array]:
+        shift = self._moments.shift
+        data = data if shift is None else data - shift[block]
+        scores = rows @ data
+        return scores @ data.T, scores @ self._moments.offset[block]
+
     def project_rows(self, rows: Array) -> Array:
         """V·Xᵀ of the centred data, (b, d) ↦ (b, n)."""
-        xp, _ = self.place
-        scores = [
-            rows @ self._moments.shifted(self._source.rows(block)).T for block in self._blocks()
-        ]
-        total = xp.concat(scores, axis=1) if len(scores) > 1 else scores[0]
+        total = self._source.join_rows(partial(self._scores, rows), self._shifted_width)
         total -= (rows @ self._moments.offset)[:, None]
         return self._rooted(total)
+
+    def _scores(self, rows: Array, data: Array) -> Array:
+        return rows @ self._moments.shifted(data).T
 
     def combine_rows(self, rows: Array) -> Array:
         """U·X of the centred data, (b, n) ↦ (b, d)."""
         # Centred weights make centred sums, and are the smaller thing to centre.
         rows = self._rooted(self._without_mean(rows))
-        total = None
-        for block in self._blocks():
-            data = self._moments.shifted(self._source.rows(block))
-            total = add(total, rows[:, block] @ data)
-            del data  # before the next block is made, not after
+        (total,) = self._source.sum_rows(partial(self._sum_term, rows), self._shifted_width)
         return total
+
+    def _sum_term(self, rows: Array, block: slice, data: Array) -> tuple[Array]:
+        return (rows[:, block] @ self._moments.shifted(data),)
 
     def indicators(self) -> Array:
         """N, (K, n), rows √w / √W_j on class j, centred: B = N·X."""
@@ -243,9 +237,10 @@ class CentroidOperator:
         """What each sample counts in S_t: s·w."""
         return self._source.put(self._labels.scatter_weights)
 
-    def _blocks(self, made: int = 0) -> Iterator[slice]:
-        """Row blocks for a caller that shifts rows and makes so many numbers more of each."""
-        return self._source.row_blocks(made + (0 if self._moments.shift is None else self.d))
+    @property
+    def _shifted_width(self) -> int:
+        """Numbers that shifting a row makes."""
+        return 0 if self._moments.shift is None else self.d
 
     def draw_samples(self, count: int) -> Array:
         """Seeded normal combinations of samples, shape (n, count), without their mean."""
@@ -256,8 +251,7 @@ class CentroidOperator:
         """Seeded normal directions, shape (d, count)."""
         return _xp.draw_normal(self._seed, (self.d, count), self.place, self._source.dtype)
 
-    def _centred_columns(self, block: slice) -> Array:
-        columns = self._source.columns(block)
+    def _centred_columns(self, block: slice, columns: Array) -> Array:
         if self._moments.shift is None:
             columns = columns - self._moments.offset[block]
         else:

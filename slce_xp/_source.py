@@ -1,20 +1,26 @@
 """Where X lives, read in pieces: a pass over the data is a sum over its row blocks.
 
 No one above this file takes more of X at a time than a block, so nothing of the size
-of X is ever made beside it.
+of X is ever made beside it. What is done with a block is a function, its *term*: how the
+terms are summed is the source's own affair.
 """
 
 from __future__ import annotations
 
+import contextlib
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
 import numpy as np
 
 from slce_xp import _validate, _xp
+from slce_xp._linalg import add
 from slce_xp._plan import block_bytes
 from slce_xp._xp import Array, Place, Sparse
+
+# What a pass makes of a block: its slice and its lines in, arrays to be summed out.
+Term = Callable[[slice, Array], tuple[Array | None, ...]]
 
 
 class ArraySource:
@@ -53,6 +59,45 @@ class ArraySource:
         """Columns as floats."""
         columns = self._x if index == slice(0, self.d) else self._x[:, index]
         return self.place.xp.astype(columns, self.dtype, copy=False)
+
+    def probe(self, count: int) -> Array:
+        """At most so many rows from all over X, as floats."""
+        return self.rows(slice(None, None, -(-self.n // count)))
+
+    def sum_rows(self, term: Term, made: int) -> tuple[Array, ...]:
+        """Sum what `term` makes of each row block: one pass over X.
+
+        Parameters
+        ----------
+        term : function of a slice and the rows there
+            Its arrays belong to the sum, which is taken in place.
+        made : int
+            Numbers that it makes per row.
+        """
+        totals: tuple[Array, ...] = ()
+        with contextlib.closing(self._row_pass(made)) as blocks:
+            for block, rows in blocks:
+                terms = term(block, rows)
+                del rows  # before the next block is made, not after
+                totals = _added(totals, terms)
+        return totals
+
+    def join_rows(self, piece: Callable[[Array], Array], made: int) -> Array:
+        """Join what `piece` makes of the rows of each block, (m, d) ↦ (b, m), to (b, n)."""
+        with contextlib.closing(self._row_pass(made)) as blocks:
+            pieces = [piece(rows) for _, rows in blocks]
+        return self.place.xp.concat(pieces, axis=1) if len(pieces) > 1 else pieces[0]
+
+    def _row_pass(self, made: int) -> Generator[tuple[slice, Array]]:
+        for block in self.row_blocks(made):
+            yield block, self.rows(block)
+
+    def sum_columns(self, term: Term, made: int, least: int = 1) -> tuple[Array, ...]:
+        """Sum what `term` makes of each column block, of `least` columns or more."""
+        totals: tuple[Array, ...] = ()
+        for block in self.column_blocks(made, least):
+            totals = _added(totals, term(block, self.columns(block)))
+        return totals
 
     def put(self, values: np.ndarray | None) -> Array | None:
         """Numbers of the host where X is, in its working dtype; None stays None."""
@@ -144,6 +189,13 @@ class SparseSource(ArraySource):
 def open_source(x: Array, dtype: Any = None) -> ArraySource:
     """The source for a matrix of any kind."""
     return SparseSource(x, dtype) if isinstance(x, Sparse) else ArraySource(x, dtype)
+
+
+def _added(totals: tuple[Array, ...], terms: tuple[Array | None, ...]) -> tuple[Array, ...]:
+    if not totals:
+        return terms
+    pairs = zip(totals, terms, strict=True)
+    return tuple(None if term is None else add(total, term) for total, term in pairs)
 
 
 def _blocks(length: int, step: int) -> Iterator[slice]:
