@@ -69,7 +69,8 @@ def widths(X: np.ndarray, y: np.ndarray) -> None:
     """Passes and seconds of the matrix-free form, by width and number of wide passes."""
     labels = _labels.as_labels(y, X.shape[0])
     n_classes = len(labels.classes)
-    plan = _plan._estimate("krylov", *X.shape, n_classes, n_classes - 1, X.dtype.name, "auto")
+    problem = _plan.Problem(*X.shape, n_classes, n_classes - 1, X.dtype.name)
+    plan = _plan._estimate("krylov", problem, "auto", _plan.Limits())
     for width in (16, 32, 64, 128):
         cells = []
         for wide_passes in (2, 3, _plan.WIDE_WIDE_PASSES):
@@ -102,9 +103,10 @@ def main() -> None:
     for n, d, n_classes in SHAPES:
         X, y = synthetic(n, d, n_classes)
         contenders = {}
-        plan = _plan.choose(n, d, n_classes, n_classes - 1, "float64", _plan.Limits(), "auto")
+        problem = _plan.Problem(n, d, n_classes, n_classes - 1, "float64")
+        plan = _plan.choose(problem, _plan.Limits(), "auto")
         for form in _plan.FORMS:
-            cost = _plan._estimate(form, n, d, n_classes, n_classes - 1, "float64", "auto").flops
+            cost = _plan._estimate(form, problem, "auto", _plan.Limits()).flops
             if cost < 12 * plan.flops:
                 contenders[form] = by_form(X, y, form)
         times = interleaved(contenders, rounds=3)
@@ -118,7 +120,8 @@ def by_form(X: np.ndarray, y: np.ndarray, form: str) -> Callable[[], object]:
     labels = _labels.as_labels(y, X.shape[0])
     n_classes = len(labels.classes)
     k = n_classes - 1
-    plan = _plan._estimate(form, *X.shape, n_classes, k, X.dtype.name, "auto")
+    problem = _plan.Problem(*X.shape, n_classes, k, X.dtype.name)
+    plan = _plan._estimate(form, problem, "auto", _plan.Limits())
     request = Request(k, 1e-8, 50, plan.width, plan.wide_passes)
     return lambda: _fit._solve(plan, ArraySource(X), labels, request, seed=0)
 

@@ -204,7 +204,8 @@ def measure(
         Passes of the matrix-free form; fewer where its space would fill that of the data.
     """
     k = n_components or min(n_classes - 1, d)
-    plan = _plan.choose(n, d, n_classes, k, dtype, _plan.Limits(), solver)
+    problem = _plan.Problem(n, d, n_classes, k, dtype)
+    plan = _plan.choose(problem, _plan.Limits(), solver)
     passes = max(1, min(passes, min(n, d) // max(1, plan.width)))
     labels = np.arange(n) % n_classes
     live = LiveBytes()

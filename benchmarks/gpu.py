@@ -55,9 +55,8 @@ def contenders(
     for backend in backends:
         X = _xp.move(host, _xp.find_place(*PLACES[backend]))
         for solver in ("auto", *_plan.FORMS):
-            plan = _plan.choose(
-                n, d, n_classes, n_classes - 1, host.dtype.name, _plan.Limits(), solver
-            )
+            problem = _plan.Problem(n, d, n_classes, n_classes - 1, host.dtype.name)
+            plan = _plan.choose(problem, _plan.Limits(), solver)
             if plan.flops <= FLOPS:
                 name = f"{NAMES[backend]}, {solver}"
                 runs[name] = ours(name, X, solver)

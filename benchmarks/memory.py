@@ -72,7 +72,8 @@ class Point:
         """Our plan for this size."""
         solver = self.contender if self.contender in _plan.FORMS else "auto"
         k = self.n_components or min(self.n_classes - 1, self.d)
-        return _plan.choose(self.n, self.d, self.n_classes, k, self.dtype, _plan.Limits(), solver)
+        problem = _plan.Problem(self.n, self.d, self.n_classes, k, self.dtype)
+        return _plan.choose(problem, _plan.Limits(), solver)
 
     @property
     def size(self) -> tuple:

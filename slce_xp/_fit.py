@@ -14,7 +14,7 @@ from slce_xp._labels import Labels
 from slce_xp._model import ConvergenceWarning, Model
 from slce_xp._moments import class_moments
 from slce_xp._operator import CentroidOperator
-from slce_xp._plan import Limits, Plan
+from slce_xp._plan import Limits, Plan, Problem
 from slce_xp._solvers import SOLVERS, Request, Solution
 from slce_xp._source import ArraySource, open_source
 from slce_xp._xp import Place, Sparse
@@ -129,7 +129,8 @@ def fit(
     dtype = _xp.dtype_name(ArraySource(_xp.move(_xp.without_rows(matrix), place)).dtype)
     stored = matrix.values.shape[0] if isinstance(matrix, Sparse) else None
     limits = Limits(memory, _room(matrix, place))
-    plan = _plan.choose(n, d, n_classes, k, dtype, limits, solver, stored)
+    problem = Problem(n, d, n_classes, k, dtype, stored)
+    plan = _plan.choose(problem, limits, solver)
     tol = _validate.as_tolerance(tol, float(np.finfo(dtype).eps))
     with _xp.computing(place):
         source = open_source(_xp.move(matrix, place))
@@ -143,7 +144,7 @@ def fit(
         )
         operator, solution = _solve(plan, source, labels, request, seed)
         if solution.eigenvalues.shape[0] < k and n_components != "positive":
-            plan = _dense_plan(plan, limits)
+            plan = _dense_plan(problem, limits)
             operator, solution = _solve(plan, source, labels, request, seed)
         vectors = _linalg.fix_signs(solution.vectors)
         host = _linalg.read(solution.eigenvalues, operator.total_loss())
@@ -187,16 +188,14 @@ def _solve(
     return operator, SOLVERS[plan.form](operator, request)
 
 
-def _dense_plan(plan: Plan, limits: Limits) -> Plan:
+def _dense_plan(problem: Problem, limits: Limits) -> Plan:
     """The plan for components that the matrix-free form leaves: not positive ones."""
-    n, d = plan.n_samples, plan.n_features
-    form = _plan.dense_form(n, d) if plan.stored is None else "scatter"
-    size = (n, d, plan.n_classes, plan.n_components, plan.dtype)
+    form = _plan.dense_form(problem)
     try:
-        dense = _plan.choose(*size, limits, form, plan.stored)
+        dense = _plan.choose(problem, limits, form)
     except MemoryError as error:
         raise MemoryError(
-            f"fewer than {plan.n_components} eigenvalues are positive, and the others need a dense "
+            f"fewer than {problem.k} eigenvalues are positive, and the others need a dense "
             f"form: {error}, or ask for n_components='positive'"
         ) from None
     return dataclasses.replace(dense, reason="fewer eigenvalues are positive than asked for")

@@ -37,6 +37,59 @@ ONE_HOT_CLASSES = 64  # up to so many classes are summed by a one-hot product
 ITEMSIZES = {"float32": 4, "float64": 8}
 FORMS = ("scatter", "gram", "krylov")
 
+# Where X is: in memory, in something that gives blocks of rows, or in chunks on a cluster.
+MEMORY, BLOCKS, CLUSTER = "memory", "blocks", "cluster"
+# Of a block that is read: enough for a disk and for fast products, or a share of what is allowed.
+READ_BLOCK, READ_SHARE = 2**24, 16
+# Blocks alive at a time: one worked on, the next one being read, one converted or shifted.
+BLOCKS_ALIVE = 3
+# Rows that the Gram form holds while it reads the others.
+PANEL_BYTES, PANEL_SHARE = 2**28, 4
+# Reading an entry from a disk costs so much more than from memory.
+DISK_FLOPS = 4.0
+# More bytes to be read than this, and a cluster is worth its trouble: an hour's reading or two.
+PATIENCE_BYTES = 5e12
+
+
+@dataclass(frozen=True)
+class Problem:
+    """The size of a problem, and where its data are.
+
+    Attributes
+    ----------
+    n, d, n_classes, k : int
+    dtype : str
+    stored : int or None
+        Stored entries of a sparse X.
+    where : {"memory", "blocks", "cluster"}
+    by_rows : bool
+        Whether only rows can be had, and columns not.
+    """
+
+    n: int
+    d: int
+    n_classes: int
+    k: int
+    dtype: str
+    stored: int | None = None
+    where: str = MEMORY
+    by_rows: bool = False
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of a number."""
+        return ITEMSIZES[self.dtype]
+
+    @property
+    def entries(self) -> int:
+        """Numbers in X, as far as they are stored."""
+        return self.n * self.d if self.stored is None else self.stored
+
+    @property
+    def basis_length(self) -> int:
+        """Length of the matrix-free form's vectors: that of a column where columns are at hand."""
+        return self.d if self.by_rows else min(self.n, self.d)
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -68,6 +121,12 @@ class Plan:
         Stored entries of a sparse X.
     reason : str
         Why this form.
+    where : {"memory", "blocks", "cluster"}
+        Where X is: in memory, read in blocks of rows, or in chunks on a cluster.
+    read_rows : int
+        Rows of a block that is read; 0 where X is not read in blocks.
+    advice : str
+        Where X had better be, for a machine of a given memory.
 
     Examples
     --------
@@ -93,6 +152,9 @@ class Plan:
     host_bytes: int
     stored: int | None
     reason: str
+    where: str = MEMORY
+    read_rows: int = 0
+    advice: str = ""
 
     @property
     def most_bytes(self) -> int:
@@ -101,17 +163,23 @@ class Plan:
 
     def __str__(self) -> str:
         block = f", block of {self.width} rows" if self.width else ""
-        return "\n".join(
-            [
-                f"plan for {self.n_samples} samples × {self.n_features} features, "
-                f"{self.n_classes} classes, {self.dtype} → {self.n_components} components",
-                f"  form    {self.form}{block}: {self.reason}",
-                f"  work    {self.flops:.2g} flops, about {self.passes} passes over X",
-                f"  memory  {format_bytes(self.bytes)} beside X "
-                f"({format_bytes(self.n_samples * self.n_features * ITEMSIZES[self.dtype])}) "
-                f"and {format_bytes(self.host_bytes)} on the host",
-            ]
-        )
+        size = format_bytes(self.n_samples * self.n_features * ITEMSIZES[self.dtype])
+        if self.where == BLOCKS:
+            data = f"{size}, read in blocks of {self.read_rows} rows"
+            beside = self.bytes + self.block_bytes
+        else:
+            beside = self.bytes
+            data = f"{size} in memory" if self.where == MEMORY else f"{size} in chunks on a cluster"
+        lines = [
+            f"plan for {self.n_samples} samples × {self.n_features} features, "
+            f"{self.n_classes} classes, {self.dtype} → {self.n_components} components",
+            f"  X       {data}",
+            f"  form    {self.form}{block}: {self.reason}",
+            f"  work    {self.flops:.2g} flops, about {self.passes} passes over X",
+            f"  memory  {format_bytes(beside)} beside X "
+            f"and {format_bytes(self.host_bytes)} on the host",
+        ]
+        return "\n".join(lines + [f"  advice  {self.advice}"] * bool(self.advice))
 
 
 def plan(
@@ -122,6 +190,8 @@ def plan(
     dtype: str = "float64",
     max_memory: int | str | None = None,
     stored: int | None = None,
+    where: str = MEMORY,
+    machine_memory: int | str | None = None,
 ) -> Plan:
     """Tell how `fit` would compute, without any data.
 
@@ -135,6 +205,11 @@ def plan(
         Bytes that the fit may allocate beside X, such as "2GB".
     stored : int, optional
         Stored entries of a sparse X; a dense one by default.
+    where : {"memory", "blocks", "cluster"}
+        Where X is: an array in memory; a file or another thing that gives blocks of rows; a Dask
+        array.
+    machine_memory : int or str, optional
+        What one machine, or its GPU, has: then the plan has an advice on where X should be.
 
     Returns
     -------
@@ -148,11 +223,15 @@ def plan(
     Examples
     --------
     >>> import slce_xp
-    >>> print(slce_xp.plan(1_000_000, 20_000, 20, dtype="float32", max_memory="2GB"))
+    >>> shape = (1_000_000, 20_000, 20)
+    >>> print(slce_xp.plan(*shape, dtype="float32", where="blocks", max_memory="2GB"))
     plan for 1000000 samples × 20000 features, 20 classes, float32 → 19 components
+      X       80 GB, read in blocks of 209 rows
       form    krylov, block of 32 rows: the only one that fits into memory
-      work    3.9e+13 flops, about 13 passes over X
-      memory  49.7 MB beside X (80 GB) and 19.7 MB on the host
+      work    9e+13 flops, about 13 passes over X
+      memory  99.9 MB beside X and 19.7 MB on the host
+    >>> print(slce_xp.plan(*shape, dtype="float32", machine_memory="16GB").advice)
+    blocks: X does not fit into 16 GB; read from a file 13 times, with 120 MB of memory
     """
     n = _validate.as_count(n_samples, "n_samples", 2)
     d = _validate.as_count(n_features, "n_features", 1)
@@ -160,9 +239,43 @@ def plan(
     k = _validate.as_component_count(n_components, n_classes, d)
     if not isinstance(dtype, str) or dtype not in ITEMSIZES:
         raise ValueError(f"dtype must be one of {', '.join(map(repr, ITEMSIZES))}; got {dtype!r}")
+    if where not in (MEMORY, BLOCKS, CLUSTER):
+        raise ValueError(f"where must be 'memory', 'blocks' or 'cluster'; got {where!r}")
     if stored is not None:
         stored = _validate.as_count(stored, "stored", 0, n * d)
-    return choose(n, d, n_classes, k, dtype, Limits(parse_bytes(max_memory)), "auto", stored)
+    problem = Problem(n, d, n_classes, k, dtype, stored, where, by_rows=where != MEMORY)
+    limits = Limits(parse_bytes(max_memory))
+    machine = parse_bytes(machine_memory, "machine_memory")
+    advice = "" if machine is None else _advice(problem, limits, machine)
+    return replace(choose(problem, limits, "auto"), advice=advice)
+
+
+def _advice(problem: Problem, limits: Limits, machine: int) -> str:
+    """Memory, blocks or cluster, and why."""
+    inside = choose(replace(problem, where=MEMORY, by_rows=False), limits, "auto")
+    size = problem.entries * (problem.itemsize + (0 if problem.stored is None else 4))
+    if size + inside.most_bytes <= machine:
+        return (
+            f"memory: X and all beside it take {format_bytes(size + inside.most_bytes)} of "
+            f"{format_bytes(machine)}"
+        )
+    too_large = f"X does not fit into {format_bytes(machine)}"
+    memory = machine if limits.memory is None else min(machine, limits.memory)
+    try:
+        read = choose(replace(problem, where=BLOCKS, by_rows=True), Limits(memory), "auto")
+    except MemoryError:
+        return f"cluster: {too_large}, nor does a fit in blocks; use Dask, or fewer features"
+    times = f"{read.passes} time{'s' * (read.passes != 1)}"
+    if size * read.passes > PATIENCE_BYTES:
+        return (
+            f"cluster: {too_large}, and reading {format_bytes(size)} from one file {times} takes "
+            f"long; as a Dask array, with {format_bytes(read.bytes + read.host_bytes)} at the "
+            "client"
+        )
+    return (
+        f"blocks: {too_large}; read from a file {times}, with {format_bytes(read.most_bytes)} "
+        "of memory"
+    )
 
 
 class Limits(NamedTuple):
@@ -188,28 +301,19 @@ class Limits(NamedTuple):
         return min(memory, room)
 
 
-def choose(
-    n: int,
-    d: int,
-    n_classes: int,
-    k: int,
-    dtype: str,
-    limits: Limits,
-    solver: str,
-    stored: int | None = None,
-) -> Plan:
+def choose(problem: Problem, limits: Limits, solver: str) -> Plan:
     """The cheapest form that fits into memory, or the one that was asked for if it fits."""
     if solver == "auto":
-        forms = [form for form in FORMS if form != "krylov" or _suits_krylov(n, d, n_classes, k)]
-        forms = [form for form in forms if form != "gram" or stored is None]
-    elif solver == "gram" and stored is not None:
+        forms = [form for form in FORMS if form != "krylov" or _suits_krylov(problem)]
+        forms = [form for form in forms if form != "gram" or problem.stored is None]
+    elif solver == "gram" and problem.stored is not None:
         raise ValueError(
             "solver must be 'auto', 'krylov' or 'scatter' for a sparse X; got 'gram', which would "
             "make it dense. Leave it out"
         )
     else:
         forms = [solver]
-    plans = [_estimate(form, n, d, n_classes, k, dtype, solver, stored) for form in forms]
+    plans = [_estimate(form, problem, solver, limits) for form in forms]
     allowed = [p for p in plans if limits.spare(p) >= 0]
     if not allowed:
         raise MemoryError(_no_room(plans, limits))
@@ -248,9 +352,9 @@ def block_bytes(n: int, d: int, itemsize: int) -> int:
     return min(max(n * d * itemsize // BLOCK_SHARE, LEAST_BLOCK), LARGEST_BLOCK)
 
 
-def dense_form(n: int, d: int) -> str:
+def dense_form(problem: Problem) -> str:
     """The dense form for what the matrix-free one leaves: the smaller matrix."""
-    return "scatter" if d <= n else "gram"
+    return "gram" if problem.n < problem.d and problem.stored is None else "scatter"
 
 
 def most_rows(plan: Plan, limits: Limits) -> int:
@@ -258,9 +362,10 @@ def most_rows(plan: Plan, limits: Limits) -> int:
     spare = limits.spare(plan)
     if math.isinf(spare):
         return sys.maxsize
-    shorter = min(plan.n_samples, plan.n_features)
-    more = int(spare) // (shorter * ITEMSIZES[plan.dtype])
-    return _typical_rows(plan.n_classes, plan.width, plan.wide_passes, shorter) + more
+    # Vectors of samples may be shorter, and never make the space larger than it may be.
+    length = plan.n_features if plan.where != MEMORY else min(plan.n_samples, plan.n_features)
+    more = int(spare) // (length * ITEMSIZES[plan.dtype])
+    return _typical_rows(plan.n_classes, plan.width, plan.wide_passes, length) + more
 
 
 def _typical_rows(n_classes: int, width: int, wide_passes: int, shorter: int) -> int:
@@ -268,31 +373,45 @@ def _typical_rows(n_classes: int, width: int, wide_passes: int, shorter: int) ->
     return min(wide * width + (TYPICAL_PASSES - wide) * min(n_classes, width), shorter)
 
 
-def _suits_krylov(n: int, d: int, n_classes: int, k: int) -> bool:
+def _suits_krylov(problem: Problem) -> bool:
     # Beyond the positive eigenvalues lie the null space and the bulk of the spectrum, and a
     # start block of very many classes is a dense problem already.
-    return k < n_classes and 4 * n_classes <= min(n, d)
+    shorter = min(problem.n, problem.d)
+    return problem.k < problem.n_classes and 4 * problem.n_classes <= shorter
 
 
-def _estimate(
-    form: str,
-    n: int,
-    d: int,
-    n_classes: int,
-    k: int,
-    dtype: str,
-    solver: str,
-    stored: int | None,
-) -> Plan:
-    item = ITEMSIZES[dtype]
+def read_bytes(problem: Problem, limits: Limits) -> int:
+    """Bytes of a block that is read: no more than a share of what the fit is allowed."""
+    return _share(READ_BLOCK, READ_SHARE, limits)
+
+
+def panel_rows(problem: Problem, limits: Limits) -> int:
+    """Rows of X that the Gram form holds where only rows can be read."""
+    size = _share(PANEL_BYTES, PANEL_SHARE, limits)
+    return max(1, min(problem.n, size // (problem.d * problem.itemsize)))
+
+
+def _share(most: int, share: int, limits: Limits) -> int:
+    allowed = [size // share for size in limits if size is not None]
+    return max(1, min(most, *allowed)) if allowed else most
+
+
+def _estimate(form: str, problem: Problem, solver: str, limits: Limits) -> Plan:
+    n, d, n_classes, k = problem.n, problem.d, problem.n_classes, problem.k
+    item, stored = problem.itemsize, problem.stored
     entries = n * d if stored is None else SPARSE_FLOPS * stored
+    reading = READ_FLOPS * entries * (DISK_FLOPS if problem.where != MEMORY else 1.0)
     width = wide_passes = rows = 0
-    passes, flops = 1, float(READ_FLOPS * entries)
+    passes, flops = 1, reading
     if form == "scatter":
         flops += entries * d + EIGH_FLOPS * d**3
     elif form == "gram":
         passes += 2
         flops += entries * n + 4.0 * entries * k + (EIGH_FLOPS + FACTOR_FLOPS) * n**3
+        if problem.where == BLOCKS:
+            panels = -(-n // panel_rows(problem, limits))
+            passes += (panels - 1) // 2
+            flops += passes * reading
     else:
         fast = solver == "auto"
         width = max(FAST_WIDTH if fast else WIDE_WIDTH, n_classes)
@@ -300,33 +419,44 @@ def _estimate(
             width = max(SPARSE_WIDTH, n_classes)
         wide_passes = FAST_WIDE_PASSES if fast else WIDE_WIDE_PASSES
         passes += TYPICAL_PASSES
-        rows = _typical_rows(n_classes, width, wide_passes, min(n, d))
-        flops += TYPICAL_PASSES * READ_FLOPS * entries + 4.0 * entries * rows
+        rows = _typical_rows(n_classes, width, wide_passes, problem.basis_length)
+        flops += TYPICAL_PASSES * reading + 4.0 * entries * rows
+    peak = _peak(form, problem, width, wide_passes)
+    if stored is not None:
+        peak += width * max(n, d) * item  # there a pass is by rows
+    block = 0 if form == "gram" else block_bytes(n, d, item)  # that has one anyway
+    read_rows = 0
+    if problem.where == BLOCKS:
+        per_row = max(1, problem.entries * (item if stored is None else item + 4) // n)
+        read_rows = max(1, min(n, read_bytes(problem, limits) // per_row))
+        block = BLOCKS_ALIVE * read_rows * per_row
+        if form == "gram":
+            block += panel_rows(problem, limits) * d * item
     return Plan(
         form=form,
         n_samples=n,
         n_features=d,
         n_classes=n_classes,
         n_components=k,
-        dtype=dtype,
+        dtype=problem.dtype,
         width=width,
         wide_passes=wide_passes,
         passes=passes,
         flops=flops,
-        bytes=_peak(form, n, d, n_classes, k, item, width, wide_passes)
-        + (0 if stored is None else width * max(n, d) * item),  # there a pass is by rows
+        bytes=peak,
         stored=stored,
-        block_bytes=0 if form == "gram" else block_bytes(n, d, item),  # that has one anyway
+        block_bytes=block if problem.where != CLUSTER else 0,
         # Labels as codes, in the order of classes, and T of the Krylov space with its eigenvectors.
         host_bytes=2 * 8 * n + 6 * 8 * rows * rows,
         reason="",
+        where=problem.where,
+        read_rows=read_rows,
     )
 
 
-def _peak(
-    form: str, n: int, d: int, n_classes: int, k: int, item: int, width: int, wide_passes: int
-) -> int:
+def _peak(form: str, problem: Problem, width: int, wide_passes: int) -> int:
     """Bytes beside X at the largest of the steps of a fit; `benchmarks.memory` shows how well."""
+    n, d, n_classes, k, item = problem.n, problem.d, problem.n_classes, problem.k, problem.itemsize
     block = block_bytes(n, d, item) // item
     codes = 8 * n // item
     sums = n_classes * d
@@ -345,20 +475,20 @@ def _peak(
         # G, its next term and a block; the factor with M, eigenvectors and workspace.
         steps = [adding, held + max(block, 2 * n * n) + 2 * n * n, held + 5 * n * n + 64 * n]
     else:
-        shorter = min(n, d)
-        if n < d:
+        length = problem.basis_length
+        if length < d:
             held += codes + n_classes * n
         steps = [adding]
         # After the wide passes, and in the end, when a pool of other rows is at hand as well.
         wide = min(wide_passes, TYPICAL_PASSES)
-        rows = _typical_rows(n_classes, width, wide_passes, shorter)
+        rows = _typical_rows(n_classes, width, wide_passes, length)
         few_rows = min(n_classes, width)
         for space, hand in [(wide * width, width), (rows + 3 * (width - few_rows), few_rows)]:
-            space, hand = min(space, shorter), min(hand, shorter)
-            product = min(block, hand * max(n, d)) + 3 * hand * shorter
-            made = max(product, PASS_COPIES * hand * shorter)
-            steps.append(held + space * shorter + made)
-        ending += rows * shorter
+            space, hand = min(space, length), min(hand, length)
+            product = min(block, hand * max(n, d)) + 3 * hand * length
+            made = max(product, PASS_COPIES * hand * length)
+            steps.append(held + space * length + made)
+        ending += rows * length
     return max(*steps, ending) * item
 
 
@@ -368,11 +498,11 @@ _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 _UNITS |= {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
 
 
-def parse_bytes(size: int | str | None) -> int | None:
+def parse_bytes(size: int | str | None, name: str = "max_memory") -> int | None:
     """2_000_000_000, "2GB" or "1.5 GiB" as bytes."""
     if size is None:
         return None
-    rule = 'max_memory must be a positive number of bytes, or a size such as "2GB" or "512MiB"'
+    rule = f'{name} must be a positive number of bytes, or a size such as "2GB" or "512MiB"'
     if isinstance(size, str):
         match = re.fullmatch(r"\s*([0-9]*\.?[0-9]+)\s*([A-Za-z]*)\s*", size)
         if match is None or match[2].upper() not in _UNITS:

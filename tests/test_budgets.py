@@ -182,7 +182,7 @@ def test_what_fits_exactly_is_not_refused(xp, monkeypatch):
     X, y = samples(900, 700, 5)
     x = xp.array(X)
     for solver in FORMS:
-        plan = _plan.choose(900, 700, 5, 4, "float32", _plan.Limits(), solver)
+        plan = _plan.choose(_plan.Problem(900, 700, 5, 4, "float32"), _plan.Limits(), solver)
         room = int(1.2 * (plan.bytes + plan.block_bytes)) + 1024
         give_back = limit_room(xp, monkeypatch, room)
         try:
@@ -224,7 +224,7 @@ def test_more_passes_than_planned_stay_within_the_room():
     with budgets.make_backend("torch-device") as xp:
         X, y = oracle.blobs(3000, 1000, 6, separation=0.1, decay=0.0)
         x = xp.array(X)
-        plan = _plan.choose(3000, 1000, 6, 5, "float64", _plan.Limits(), "krylov")
+        plan = _plan.choose(_plan.Problem(3000, 1000, 6, 5, "float64"), _plan.Limits(), "krylov")
         room = int(1.2 * (plan.bytes + plan.block_bytes))
         xp.books.capacity = xp.books.live_bytes + room
         with metered(xp) as found, pytest.warns(slce_xp.ConvergenceWarning):

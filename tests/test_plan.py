@@ -154,7 +154,7 @@ def test_memory_for_the_positive_components_only_says_how_to_keep_to_them():
     half = np.random.default_rng(0).standard_normal((1500, 2000))
     X, y = np.concatenate([half, half]), np.arange(3000) // 1500  # nothing tells them apart
     dense, free = (
-        _plan.choose(3000, 2000, 2, 1, "float64", _plan.Limits(), form)
+        _plan.choose(_plan.Problem(3000, 2000, 2, 1, "float64"), _plan.Limits(), form)
         for form in ("scatter", "krylov")
     )
     memory = dense.most_bytes - 1
@@ -219,7 +219,7 @@ def test_a_fit_stays_within_its_plan_which_is_no_wild_guess(solver, n, d, n_clas
 
 def test_many_passes_stay_within_max_memory():
     X, y = oracle.blobs(3000, 2000, 6, separation=0.1, decay=0.0)  # 16 passes, if it may
-    plan = _plan.choose(3000, 2000, 6, 5, "float64", _plan.Limits(), "krylov")
+    plan = _plan.choose(_plan.Problem(3000, 2000, 6, 5, "float64"), _plan.Limits(), "krylov")
     memory = plan.most_bytes
     tracemalloc.start()
     try:
