@@ -17,7 +17,7 @@ from slce_xp import _validate, _xp
 from slce_xp._labels import Labels
 from slce_xp._linalg import gram_of, read
 from slce_xp._plan import ONE_HOT_CLASSES
-from slce_xp._source import ArraySource, SparseSource
+from slce_xp._source import ArraySource, SparseSource, open_source
 from slce_xp._xp import Array, Sparse
 
 # Rows per piece of the ordered scatter-add: its one-hot matrices are this size squared.
@@ -52,7 +52,11 @@ class Moments:
     mean_square : float
         About ‖mean‖²: subtracting the mean rounds even where the data are constant.
     rest_square : array, shape (), or None
-        Σ w ‖x − shift‖² over samples without a label.
+        Σ w ‖x − shift‖² over samples without a label; None where all have one.
+    rest_weight : float
+        Σ w over samples of no class.
+    unlabeled_weight : float
+        λ, what the reconstruction of samples without a label counts.
     """
 
     weight: float
@@ -62,7 +66,9 @@ class Moments:
     rest: Array | None
     second: Array | None
     mean_square: float
-    rest_square: Array | None
+    rest_square: Array | None = None
+    rest_weight: float = 0.0
+    unlabeled_weight: float = 1.0
 
     @cached_property
     def offset(self) -> Array:
@@ -93,11 +99,13 @@ class Moments:
         root = xp.sqrt(self.weights)[:, None]
         return self.sums / root - root * self.offset
 
-    def rest_scatter(self, rest_weight: float) -> Array:
-        """Σ w ‖x − m‖² over the samples without a label, whose weight that is."""
+    @property
+    def rest_scatter(self) -> Array:
+        """Σ w ‖x − m‖² over the samples without a label."""
         xp, _ = _xp.place_of(self.sums)
         cross = xp.sum(self.rest * self.offset)
-        return self.rest_square - 2.0 * cross + rest_weight * xp.sum(self.offset * self.offset)
+        square = xp.sum(self.offset * self.offset)
+        return self.rest_square - 2.0 * cross + self.rest_weight * square
 
 
 def class_moments(source: ArraySource, labels: Labels, *, second: bool = False) -> Moments:
@@ -122,6 +130,8 @@ def class_moments(source: ArraySource, labels: Labels, *, second: bool = False) 
         total,
         mean_square,
         rest_square,
+        float(labels.rest_weights.sum()) if labels.has_others else 0.0,
+        labels.unlabeled_weight,
     )
 
 
@@ -133,9 +143,8 @@ def sum_by_class(source: ArraySource, labels: Labels, weights: np.ndarray | None
 def _find_shift(source: ArraySource, second: bool) -> tuple[Array | None, float]:
     """A point near the data if they lie far from the origin, else None; and how far they lie."""
     xp, _ = source.place
-    if isinstance(source, SparseSource):  # a shift would fill it; no mean is longer than the rows
-        squares = xp.sum(source.values * source.values)
-        return None, float(read(squares)[0]) / source.n
+    if source.is_sparse:  # a shift would fill it
+        return None, source.mean_square()
     rows = min(PROBE_ROWS, source.block_length(2 * source.d))  # the rows and their squares
     probe = source.probe(rows)
     mean = xp.mean(probe, axis=0)
@@ -159,43 +168,95 @@ def _sums(
     second: bool,
 ) -> tuple[Array, Array | None, Array | None]:
     """Sums by code, the second moment, and the squares of samples without a label."""
-    xp, _ = source.place
-    # A one-hot product costs more with every class; sparse rows cannot be gathered everywhere,
-    # and columns, which can, cost more with every feature.
-    most = max(ONE_HOT_CLASSES + 1, source.d if source.is_sparse else 0)
-    few = labels.height <= most
     squared = labels.n_unlabeled > 0 and weights is labels.weights
-    if few:
-        codes = _xp.from_host(labels.codes, source.place)
-    row_weights = source.put(weights)
+    # In memory the rows of very many classes are gathered from all over X.
+    apart = not source.by_rows and not _is_few(labels.height, source.d, source.is_sparse)
     scale = source.put(labels.scatter_weights) if second else None
     rest = source.put(labels.rest_weights) if squared else None
+    kernel = _BlockSums(0 if apart else labels.height, shift, second)
+    made = source.d * ((shift is not None) + squared + (scale is not None))
+    sums = total = squares = None
+    if not apart or second or squared:
+        codes = None if apart else source.put_codes(labels.codes)
+        made += 0 if apart else labels.height + -(-labels.height // 4)  # one-hot rows and a mask
+        row_weights = None if apart else source.put(weights)
+        sums, total, squares = source.map_rows(kernel, made, codes, row_weights, scale, rest)
+    if apart:
+        sums = _sums_by_code(source, labels.codes, labels.height, shift, weights)
+    return sums, total, squares
 
-    def term(block: slice, rows: Array) -> tuple[Array | None, ...]:
-        rows = _shifted(rows, shift)
+
+def _is_few(height: int, d: int, is_sparse: bool) -> bool:
+    # A one-hot product costs more with every class; sparse rows cannot be gathered everywhere,
+    # and columns, which can, cost more with every feature.
+    return height <= max(ONE_HOT_CLASSES + 1, d if is_sparse else 0)
+
+
+@dataclass(frozen=True)
+class _BlockSums:
+    """What a block of rows adds to the statistics; a class, for it may be sent to a worker.
+
+    Attributes
+    ----------
+    height : int
+        Codes to sum by; 0 for none.
+    shift : array, shape (d,), or None
+    second : bool
+        Whether to add up the second moment.
+    """
+
+    height: int
+    shift: Array | None
+    second: bool
+
+    def __call__(
+        self,
+        rows: Array,
+        codes: Array | None,
+        weights: Array | None,
+        scale: Array | None,
+        rest: Array | None,
+    ) -> tuple[Array | None, Array | None, Array | None]:
+        rows = _shifted(rows, self.shift)
         sums = total = squares = None
-        if few:
-            hot = one_hot(codes[block], labels.height, source)
-            sums = (hot if row_weights is None else hot * row_weights[block]) @ rows
-            del hot
-        if second:
-            total = _weighted_gram(rows, None if scale is None else scale[block], source)
+        if self.height:
+            sums = self._sum_codes(rows, codes, weights)
+        if self.second:
+            total = _weighted_gram(rows, scale)
         if rest is not None:
-            squares = xp.sum(_row_squares(rows) * rest[block])
+            squares = _xp.place_of(rows).xp.sum(_row_squares(rows) * rest)
         return sums, total, squares
 
-    made = labels.height + -(-labels.height // 4) if few else 0  # one-hot rows, a mask of bytes
-    made += source.d * ((shift is not None) + squared + (scale is not None))
-    sums = total = squares = None
-    if few or second or squared:
-        sums, total, squares = source.sum_rows(term, made)
-    if not few:
-        counts = np.bincount(labels.codes, minlength=labels.height)
-        if isinstance(source, SparseSource):
-            sums = _sum_columns(source, labels.codes, counts, weights)
-        else:
-            sums = _sum_in_class_order(source, labels.codes, counts, shift, weights)
-    return sums, total, squares
+    def _sum_codes(self, rows: Array, codes: Array, weights: Array | None) -> Array:
+        is_sparse = isinstance(rows, Sparse)
+        if _is_few(self.height, rows.shape[1], is_sparse):
+            hot = one_hot(codes, self.height, rows)
+            return (hot if weights is None else hot * weights) @ rows
+        # The classes that this block has, then zeros for all others.
+        present, local = np.unique(_xp.to_host(codes), return_inverse=True)
+        host = None if weights is None else _xp.to_host(weights)
+        count = present.shape[0]
+        sums = _sums_by_code(open_source(rows), local, count, None, host)
+        xp, device = _xp.place_of(sums)
+        nothing = xp.zeros((1, sums.shape[1]), dtype=sums.dtype, device=device)
+        index = np.full(self.height, count)
+        index[present] = np.arange(count)
+        index = _xp.from_host(index, _xp.place_of(sums))
+        return xp.take(xp.concat([sums, nothing], axis=0), index, axis=0)
+
+
+def _sums_by_code(
+    source: ArraySource,
+    codes: np.ndarray,
+    height: int,
+    shift: Array | None,
+    weights: np.ndarray | None,
+) -> Array:
+    """The same for very many codes, from rows in memory."""
+    counts = np.bincount(codes, minlength=height)
+    if isinstance(source, SparseSource):
+        return _sum_columns(source, codes, counts, weights)
+    return _sum_in_class_order(source, codes, counts, shift, weights)
 
 
 def _row_squares(rows: Array) -> Array:
@@ -204,16 +265,16 @@ def _row_squares(rows: Array) -> Array:
     return _xp.place_of(rows).xp.sum(rows * rows, axis=1)
 
 
-def _weighted_gram(rows: Array, weights: Array | None, source: ArraySource) -> Array:
+def _weighted_gram(rows: Array, weights: Array | None) -> Array:
     if isinstance(rows, Sparse):
-        return rows.gram(weights, source.block_length(rows.shape[0]))
+        return rows.gram(weights, open_source(rows).block_length(rows.shape[0]))
     return gram_of(rows) if weights is None else rows.T @ (rows * weights[:, None])
 
 
-def one_hot(codes: Array, height: int, source: ArraySource) -> Array:
-    """Row j marks the samples of code j, shape (height, n)."""
-    xp, device = source.place
-    return xp.astype(xp.arange(height, device=device)[:, None] == codes[None, :], source.dtype)
+def one_hot(codes: Array, height: int, like: Array) -> Array:
+    """Row j marks the samples of code j, shape (height, n), where and of the dtype of `like`."""
+    xp, device = _xp.place_of(like)
+    return xp.astype(xp.arange(height, device=device)[:, None] == codes[None, :], like.dtype)
 
 
 # ---------------------------------------------------------------- many classes
@@ -247,7 +308,7 @@ def _sum_in_class_order(
         padding = (0, length - members.shape[0])
         rows = _shifted(source.gather(_xp.from_host(np.pad(members, padding), source.place)), shift)
         local = np.pad(codes[members] - first, padding, constant_values=length)  # no such row
-        marks = one_hot(_xp.from_host(local, source.place), width, source)
+        marks = one_hot(_xp.from_host(local, source.place), width, rows)
         if weights is not None:
             marks = marks * source.put(np.pad(weights[members], padding))
         partial_sums.append(marks @ rows)

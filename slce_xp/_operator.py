@@ -19,8 +19,8 @@ from slce_xp._source import ArraySource
 from slce_xp._xp import Array
 
 
-class CentroidOperator:
-    """The eigenproblem of one data set.
+class ScatterOperator:
+    """The eigenproblem as far as class statistics tell it: that is all the scatter form needs.
 
     Attributes
     ----------
@@ -28,19 +28,13 @@ class CentroidOperator:
         B, with S_b = BᵀB.
     """
 
-    def __init__(self, source: ArraySource, labels: Labels, moments: Moments, seed: int) -> None:
-        self._source = source
-        self._labels = labels
+    def __init__(self, moments: Moments, seed: int) -> None:
         self._moments = moments
         self._seed = seed
-        # √w, where samples have weights
-        self._host_root = None if labels.weights is None else np.sqrt(labels.weights)
-        self._root = source.put(self._host_root)
-        self._signs = source.put(labels.signs)
-        self.place = source.place
-        self.n, self.d = source.n, source.d
+        self.place = _xp.place_of(moments.sums)
+        self.dtype = moments.sums.dtype
+        self.d: int = moments.sums.shape[1]
         self.mean = moments.mean
-        self.dtype = source.dtype
 
     @cached_property
     def between(self) -> Array:
@@ -73,32 +67,24 @@ class CentroidOperator:
         """The same with samples without a label, whose scatter enters with the other sign."""
         xp, _ = self.place
         offset, sums = self._moments.offset, xp.sum(self._moments.sums, axis=0)
-        factor = self._labels.unlabeled_weight
+        factor = self._moments.unlabeled_weight
         # Σ s w (x − m)(x − m)ᵀ = second − q·oᵀ − o·qᵀ + Q·o·oᵀ, where q = Σ s w (x − shift) and
         # Q = Σ s w, with s = 1, or −λ without a label.
         rest: Array = self._moments.rest
         total = sums - factor * rest
-        weight = self._moments.weight - (1.0 + factor) * self._rest_weight
+        weight = self._moments.weight - (1.0 + factor) * self._moments.rest_weight
         left = xp.stack([total, offset, offset])
         matrix = left.T @ xp.stack([offset, total, -weight * offset])
         matrix += gram_of(math.sqrt(2.0) * self.between)
         matrix -= second
         signed = xp.linalg.trace(second) - 2.0 * xp.sum(total * offset)
         signed = signed + weight * xp.sum(offset * offset)
-        return matrix, signed + 2.0 * factor * self._rest_scatter  # of absolute weights
+        return matrix, signed + 2.0 * factor * self._moments.rest_scatter  # of absolute weights
 
     @property
     def is_supervised(self) -> bool:
         """Whether every sample that counts has a label."""
-        return self._signs is None
-
-    @property
-    def _rest_weight(self) -> float:
-        return float(self._labels.rest_weights.sum())
-
-    @property
-    def _rest_scatter(self) -> Array:
-        return self._moments.rest_scatter(self._rest_weight)
+        return self._moments.rest_square is None
 
     def total_loss(self) -> Array:
         """The loss without any component, shape (): tr(S_b), and λ·tr(S_t) of the unlabelled."""
@@ -106,7 +92,7 @@ class CentroidOperator:
         loss = xp.sum(self.between * self.between)
         if self.is_supervised:
             return loss
-        return loss + self._labels.unlabeled_weight * self._rest_scatter
+        return loss + self._moments.unlabeled_weight * self._moments.rest_scatter
 
     @property
     def class_weights(self) -> Array:
@@ -118,8 +104,30 @@ class CentroidOperator:
         moments = self._moments
         return _linalg.zero_level(trace, moments.mean_square, moments.weight, self.dtype)
 
+    def draw(self, count: int) -> Array:
+        """Seeded normal directions, shape (d, count)."""
+        return _xp.draw_normal(self._seed, (self.d, count), self.place, self.dtype)
+
+
+class CentroidOperator(ScatterOperator):
+    """The eigenproblem of one data set, with products that go over its samples."""
+
+    def __init__(self, source: ArraySource, labels: Labels, moments: Moments, seed: int) -> None:
+        super().__init__(moments, seed)
+        self._source = source
+        self._labels = labels
+        # √w, where samples have weights
+        self._host_root = None if labels.weights is None else np.sqrt(labels.weights)
+        self._root = source.put(self._host_root)
+        self._signs = source.put(labels.signs)
+        self.n = source.n
+        self.by_rows = source.by_rows
+
     def gram(self) -> Array:
-        """G = X Xᵀ of the centred data, rows times √w, shape (n, n), summed over column blocks."""
+        """G = X Xᵀ of the centred data, rows times √w, shape (n, n)."""
+        if self.by_rows:
+            gram = self._source.outer(self._centred_rows)
+            return gram if self._root is None else gram * self._root[:, None] * self._root
         # A block twice as large as G is no loss: the eigensolver will take more than that, and
         # G is added to less often.
         (gram,) = self._source.sum_columns(self._gram_term, self.n, least=2 * self.n)
@@ -173,7 +181,7 @@ class CentroidOperator:
         scores -= centre
         if self._scale is not None:
             scores *= self._scale[block]
-        return scores @ data, _xp.place_of(scores).xp.sum(scores, axis=1)
+        return scores @ data, _xp.namespace_of(scores).sum(scores, axis=1)
 
     def apply_gram(self, rows: Array) -> Array:
         """U·X·Xᵀ of the centred data, (b, n) ↦ (b, n): one pass over X.
@@ -217,7 +225,7 @@ class CentroidOperator:
         """N, (K, n), rows √w / √W_j on class j, centred: B = N·X."""
         xp, _ = self.place
         weights = self._moments.weights
-        member = one_hot(self._codes, weights.shape[0], self._source)
+        member = one_hot(self._codes, weights.shape[0], weights)
         share = (xp.sqrt(weights) / self._moments.weight)[:, None]
         return self._rooted(member / xp.sqrt(weights)[:, None] - share)
 
@@ -247,9 +255,8 @@ class CentroidOperator:
         rows = _xp.draw_normal(self._seed, (self.n, count), self.place, self._source.dtype)
         return self._without_mean(rows.T).T
 
-    def draw(self, count: int) -> Array:
-        """Seeded normal directions, shape (d, count)."""
-        return _xp.draw_normal(self._seed, (self.d, count), self.place, self._source.dtype)
+    def _centred_rows(self, rows: Array) -> Array:
+        return self._moments.shifted(rows) - self._moments.offset
 
     def _centred_columns(self, block: slice, columns: Array) -> Array:
         if self._moments.shift is None:

@@ -10,17 +10,25 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 
 from slce_xp import _validate, _xp
-from slce_xp._linalg import add
+from slce_xp._linalg import add, read
 from slce_xp._plan import block_bytes
+from slce_xp._progress import Progress
+from slce_xp._rows import RowReader
 from slce_xp._xp import Array, Place, Sparse
+
+# Places in X that rows are taken from to see how far they lie from the origin.
+PROBE_SPOTS = 8
 
 # What a pass makes of a block: its slice and its lines in, arrays to be summed out.
 Term = Callable[[slice, Array], tuple[Array | None, ...]]
+# The same of rows and what belongs to each of them.
+Kernel = Callable[..., tuple[Array | None, ...]]
 
 
 class ArraySource:
@@ -35,15 +43,18 @@ class ArraySource:
     """
 
     is_sparse = False
+    by_rows = False  # whether only rows can be had, and columns not
 
-    def __init__(self, x: Array, dtype: Any = None) -> None:
+    def __init__(self, x: Array, dtype: Any = None, progress: Progress | None = None) -> None:
         self._x = x
+        self.progress = progress or Progress()
         self.n, self.d = x.shape
         self.place: Place = _xp.place_of(x)
         self.dtype: Any = dtype or _xp.working_dtype(x)
         xp = self.place.xp
         self._itemsize = int(xp.finfo(self.dtype).bits) // 8
         self._block_bytes = block_bytes(self.n, self.d, self._itemsize)
+        self._read_rows = self._panel_rows = max(1, self.block_length(self.d))
 
     def rows(self, index: slice) -> Array:
         """Rows as floats: a view where X has the working dtype."""
@@ -64,6 +75,12 @@ class ArraySource:
         """At most so many rows from all over X, as floats."""
         return self.rows(slice(None, None, -(-self.n // count)))
 
+    def mean_square(self) -> float:
+        """About the mean of the rows' squared lengths, by the first block of them."""
+        rows = self.rows(next(iter(self.row_blocks(self.d))))
+        squares = rows.row_squares() if isinstance(rows, Sparse) else rows * rows
+        return float(read(self.place.xp.sum(squares) / rows.shape[0])[0])
+
     def sum_rows(self, term: Term, made: int) -> tuple[Array, ...]:
         """Sum what `term` makes of each row block: one pass over X.
 
@@ -75,7 +92,7 @@ class ArraySource:
             Numbers that it makes per row.
         """
         totals: tuple[Array, ...] = ()
-        with contextlib.closing(self._row_pass(made)) as blocks:
+        with contextlib.closing(self._read(list(self.row_blocks(made)))) as blocks:
             for block, rows in blocks:
                 terms = term(block, rows)
                 del rows  # before the next block is made, not after
@@ -84,24 +101,62 @@ class ArraySource:
 
     def join_rows(self, piece: Callable[[Array], Array], made: int) -> Array:
         """Join what `piece` makes of the rows of each block, (m, d) ↦ (b, m), to (b, n)."""
-        with contextlib.closing(self._row_pass(made)) as blocks:
+        with contextlib.closing(self._read(list(self.row_blocks(made)))) as blocks:
             pieces = [piece(rows) for _, rows in blocks]
         return self.place.xp.concat(pieces, axis=1) if len(pieces) > 1 else pieces[0]
 
-    def _row_pass(self, made: int) -> Generator[tuple[slice, Array]]:
-        for block in self.row_blocks(made):
+    def map_rows(self, kernel: Kernel, made: int, *per_sample: Array | None) -> tuple[Array, ...]:
+        """Sum what `kernel` makes of the rows of each block and of the arrays' parts for them."""
+        return self.sum_rows(_Parts(kernel, per_sample), made)
+
+    def _read(self, blocks: list[slice]) -> Generator[tuple[slice, Array]]:
+        self.progress.begin_pass(self.n)
+        for count, block in enumerate(blocks, 1):
             yield block, self.rows(block)
+            self.progress.read(block.stop - block.start, count, len(blocks))
 
     def sum_columns(self, term: Term, made: int, least: int = 1) -> tuple[Array, ...]:
         """Sum what `term` makes of each column block, of `least` columns or more."""
         totals: tuple[Array, ...] = ()
-        for block in self.column_blocks(made, least):
+        blocks = list(self.column_blocks(made, least))
+        self.progress.begin_pass(self.n)
+        for count, block in enumerate(blocks, 1):
             totals = _added(totals, term(block, self.columns(block)))
+            done = [self.n * i // len(blocks) for i in (count - 1, count)]
+            self.progress.read(done[1] - done[0], count, len(blocks))
         return totals
+
+    def outer(self, centred: Callable[[Array], Array]) -> Array:
+        """R·Rᵀ of rows R = centred(rows), shape (n, n).
+
+        Some rows are held while all after them are read: with p such panels p / 2 passes over X.
+        """
+        xp, _ = self.place
+        panels = _within(slice(0, self.n), self._panel_rows)
+        right: list[Array] = []  # of each panel, from its own columns on
+        for panel in panels:
+            with contextlib.closing(self._read(_within(panel, self._read_rows))) as blocks:
+                held = xp.concat([centred(rows) for _, rows in blocks], axis=0)
+            pieces = [held @ held.T]
+            rest = _within(slice(panel.stop, self.n), self._read_rows)
+            if rest:
+                with contextlib.closing(self._read(rest)) as blocks:
+                    pieces += [held @ centred(rows).T for _, rows in blocks]
+            right.append(xp.concat(pieces, axis=1))
+        lines = []
+        for i, panel in enumerate(panels):
+            above = zip(panels[:i], right[:i], strict=True)
+            left = [part[:, panel.start - p.start : panel.stop - p.start].T for p, part in above]
+            lines.append(xp.concat([*left, right[i]], axis=1))
+        return xp.concat(lines, axis=0)
 
     def put(self, values: np.ndarray | None) -> Array | None:
         """Numbers of the host where X is, in its working dtype; None stays None."""
         return None if values is None else _xp.from_host(values, self.place, self.dtype)
+
+    def put_codes(self, codes: np.ndarray) -> Array:
+        """Codes of the samples, where X is."""
+        return _xp.from_host(codes, self.place)
 
     def row_blocks(self, made: int) -> Iterator[slice]:
         """Slices of rows, as long as what is made of them stays within the bytes of a block.
@@ -134,7 +189,7 @@ class ArraySource:
         """How many lines of `width` numbers make a block."""
         return max(1, self._block_bytes // max(1, width * self._itemsize))
 
-    def raise_if_not_finite(self) -> None:
+    def raise_if_not_finite(self, first_row: int = 0) -> None:
         """Find the first NaN or infinity: a slow scan for when a sum has shown there is one."""
         xp = self.place.xp
         for block in self.row_blocks(self.d):
@@ -144,7 +199,7 @@ class ArraySource:
                 position = int(_xp.to_host(xp.argmax(xp.astype(xp.reshape(bad, (-1,)), xp.int8))))
                 row, column = divmod(position, self.d)
                 value = float(_xp.to_host(values[row, column]))
-                raise _validate.not_finite(block.start + row, column, value)
+                raise _validate.not_finite(first_row + block.start + row, column, value)
 
 
 class SparseSource(ArraySource):
@@ -159,9 +214,14 @@ class SparseSource(ArraySource):
 
     is_sparse = True
 
-    def __init__(self, x: Sparse, dtype: Any = None) -> None:
-        super().__init__(x, dtype or _xp.working_dtype(x))
+    def __init__(self, x: Sparse, dtype: Any = None, progress: Progress | None = None) -> None:
+        super().__init__(x, dtype or _xp.working_dtype(x), progress)
         self._x = x.astype(self.dtype)
+
+    def mean_square(self) -> float:
+        """The mean of the rows' squared lengths: no mean of them is longer."""
+        squares = self.place.xp.sum(self.values * self.values)
+        return float(read(squares / self.n)[0])
 
     @property
     def values(self) -> Array:
@@ -177,18 +237,118 @@ class SparseSource(ArraySource):
         """Slices of rows, as long as what is made of them stays within the bytes of a block."""
         return _blocks(self.n, self.block_length(made) if self._x.can_slice else self.n)
 
-    def raise_if_not_finite(self) -> None:
+    def raise_if_not_finite(self, first_row: int = 0) -> None:
         """Find the first NaN or infinity among the stored values."""
         values, columns, pointers = map(_xp.to_host, self._x.parts())
         wrong = np.flatnonzero(~np.isfinite(values))
         if wrong.shape[0]:
             row = int(np.searchsorted(pointers, wrong[0], side="right")) - 1
-            raise _validate.not_finite(row, int(columns[wrong[0]]), float(values[wrong[0]]))
+            raise _validate.not_finite(
+                first_row + row, int(columns[wrong[0]]), float(values[wrong[0]])
+            )
 
 
-def open_source(x: Array, dtype: Any = None) -> ArraySource:
-    """The source for a matrix of any kind."""
-    return SparseSource(x, dtype) if isinstance(x, Sparse) else ArraySource(x, dtype)
+class StreamSource(ArraySource):
+    """Rows that are read block by block, the next block while this one is worked on.
+
+    Parameters
+    ----------
+    reader : RowReader, shape (n, d)
+    place : Place
+        Where to compute: blocks are moved there, one at a time.
+    read_rows : int
+        Rows of a block.
+    panel_rows : int
+        Rows that the Gram form may hold.
+    dtype : optional
+        What to convert blocks to; by default what they are best computed in at that place.
+    """
+
+    by_rows = True
+
+    def __init__(
+        self,
+        reader: RowReader,
+        place: Place,
+        read_rows: int,
+        panel_rows: int = 1,
+        dtype: Any = None,
+        progress: Progress | None = None,
+    ) -> None:
+        super().__init__(_xp.move(_xp.without_rows(reader), place), dtype, progress)
+        self._reader = reader
+        self.n, self.d = reader.shape
+        self.is_sparse = reader.is_sparse
+        chunk = reader.chunk_rows
+        self._read_rows = read_rows // chunk * chunk if chunk <= read_rows else read_rows
+        self._panel_rows = max(panel_rows, read_rows)
+        self._block_bytes = block_bytes(self.n, self.d, self._itemsize)
+
+    def rows(self, index: slice) -> Array:
+        """Rows as floats, read just now."""
+        return self._put(self._reader.read(index))
+
+    def _put(self, rows: Array) -> Array:
+        if isinstance(rows, Sparse):
+            return rows.move(self.place).astype(self.dtype)
+        rows = _xp.from_host(rows, self.place) if isinstance(rows, np.ndarray) else rows
+        return self.place.xp.astype(_xp.move(rows, self.place), self.dtype, copy=False)
+
+    def row_blocks(self, made: int) -> Iterator[slice]:
+        """Slices of rows as they are read, whatever is made of them."""
+        starts = range(0, self.n, self._read_rows)
+        return (slice(i, min(i + self._read_rows, self.n)) for i in starts)
+
+    def probe(self, count: int) -> Array:
+        """At most so many rows, a few from each of several spots."""
+        spots = max(1, min(PROBE_SPOTS, count))
+        length = min(max(1, count // spots), max(1, self.n // spots))
+        starts = [(self.n - length) * i // max(1, spots - 1) for i in range(min(spots, self.n))]
+        runs = [self.rows(slice(start, start + length)) for start in starts]
+        return self.place.xp.concat(runs, axis=0)
+
+    def _read(self, blocks: list[slice]) -> Generator[tuple[slice, Array]]:
+        self.progress.begin_pass(sum(block.stop - block.start for block in blocks))
+        # Its end, by whatever way, waits for the one read that may be under way.
+        with ThreadPoolExecutor(1, "slce_xp-reader") as reader:
+            coming = reader.submit(self._reader.read, blocks[0])
+            for count, block in enumerate(blocks, 1):
+                rows = coming.result()
+                if count < len(blocks):
+                    coming = reader.submit(self._reader.read, blocks[count])
+                else:
+                    del coming  # it holds the rows, too
+                held = [self._put(rows)]
+                del rows
+                yield block, held.pop()
+                self.progress.read(block.stop - block.start, count, len(blocks))
+
+    def raise_if_not_finite(self, first_row: int = 0) -> None:
+        """Find the first NaN or infinity, with the same search in each block."""
+        with contextlib.closing(self._read(list(self.row_blocks(0)))) as blocks:
+            for block, rows in blocks:
+                open_source(rows).raise_if_not_finite(first_row + block.start)
+
+
+def open_source(x: Array, dtype: Any = None, progress: Progress | None = None) -> ArraySource:
+    """The source for a matrix in memory, of any kind."""
+    kind = SparseSource if isinstance(x, Sparse) else ArraySource
+    return kind(x, dtype, progress)
+
+
+class _Parts:
+    """A term that hands a kernel the parts of arrays that belong to a block."""
+
+    def __init__(self, kernel: Kernel, per_sample: tuple[Array | None, ...]) -> None:
+        self._kernel = kernel
+        self._per_sample = per_sample
+
+    def __call__(self, block: slice, rows: Array) -> tuple[Array | None, ...]:
+        return self._kernel(rows, *(None if a is None else a[block] for a in self._per_sample))
+
+
+def _within(rows: slice, step: int) -> list[slice]:
+    return [slice(i, min(i + step, rows.stop)) for i in range(rows.start, rows.stop, step)]
 
 
 def _added(totals: tuple[Array, ...], terms: tuple[Array | None, ...]) -> tuple[Array, ...]:

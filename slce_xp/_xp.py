@@ -63,9 +63,21 @@ def place_of(x: Array) -> Place:
     """Namespace and device of an array."""
     if type(x) is np.ndarray:  # asked often enough for small fits to feel the long way
         return _NUMPY
-    if isinstance(x, Sparse):
+    if isinstance(x, Matrix):
         return x.place
+    if compat.is_dask_array(x):
+        return place_of(Sparse.of(x._meta) if is_sparse(x._meta) else x._meta)
     return Place(compat.array_namespace(x), compat.device(x))
+
+
+def namespace_of(x: Array) -> Any:
+    """The functions for an array: also for a Dask array, which is computed with where it is."""
+    return compat.array_namespace(x) if compat.is_dask_array(x) else place_of(x).xp
+
+
+def is_dask(x: object) -> bool:
+    """Whether `x` is a Dask array."""
+    return compat.is_dask_array(x)
 
 
 def backend_name(xp: ModuleType) -> str:
@@ -237,7 +249,7 @@ def from_host(values: np.ndarray, place: Place, dtype: Any = None) -> Array:
 
 def move(x: Array, place: Place) -> Array:
     """Bring an array of any library to `place`."""
-    if isinstance(x, Sparse):
+    if isinstance(x, Matrix):
         return x.move(place)
     here = place_of(x)
     if here.xp is place.xp:
@@ -271,14 +283,12 @@ def column_slices_are_views(xp: ModuleType) -> bool:
 
 def detached(x: Array) -> Array:
     """`x` without its autograd history: a fit is not differentiated."""
-    return x.detach() if not isinstance(x, Sparse) and compat.is_torch_array(x) else x
+    return x.detach() if not isinstance(x, Matrix) and compat.is_torch_array(x) else x
 
 
 def without_rows(x: Array) -> Array:
     """An array like `x` with no row at all: it tells what `x` would be elsewhere."""
-    if not isinstance(x, Sparse):
-        return x[:0, :]
-    xp, device = x.place
+    xp, device = place_of(x)
     return xp.empty((0, x.shape[1]), dtype=x.dtype, device=device)
 
 
@@ -299,7 +309,27 @@ def _has_csr(x: object) -> bool:
     return type(x).__module__.startswith(("scipy.sparse", "cupyx.scipy.sparse"))
 
 
-class Sparse:
+class Matrix:
+    """A matrix of ours that is no array of a library: it has a shape, a dtype and a place."""
+
+    shape: tuple[int, int]
+
+    @property
+    def dtype(self) -> Any:
+        """Of its values."""
+        raise NotImplementedError
+
+    @property
+    def place(self) -> Place:
+        """Where its values are."""
+        raise NotImplementedError
+
+    def move(self, place: Place) -> Matrix:
+        """The same in another library or on another device."""
+        raise NotImplementedError
+
+
+class Sparse(Matrix):
     """A sparse matrix of any library, as far as the core needs one: ``dense @ sparse``.
 
     Products are always a sparse matrix times a dense one, the kind that every library gets right.
@@ -324,7 +354,7 @@ class Sparse:
         return cls(x if str(x.layout) == "torch.sparse_csr" else x.to_sparse_csr())
 
     @property
-    def shape(self) -> tuple[int, int]:
+    def shape(self) -> tuple[int, int]:  # type: ignore[override]
         """Rows and columns."""
         n, d = self._matrix.shape
         return (int(d), int(n)) if self._transposed else (int(n), int(d))

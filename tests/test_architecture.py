@@ -15,10 +15,12 @@ FILES = sorted(ROOT.rglob("*.py"))
 # A file may import only from those before it.
 ORDER = [
     "_xp",
+    "_rows",
     "_validate",
     "_labels",
     "_plan",
     "_linalg",
+    "_progress",
     "_source",
     "_moments",
     "_operator",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -28,6 +29,8 @@ class Request:
         Passes with the whole block, before only residuals are added.
     max_rows : int
         Rows of its Krylov space that memory has room for.
+    tell : function
+        Called with the residual after each pass.
     """
 
     k: int
@@ -36,6 +39,7 @@ class Request:
     width: int
     wide_passes: int
     max_rows: int = sys.maxsize
+    tell: Callable[[float], None] = lambda residual: None
 
 
 @dataclass(frozen=True)

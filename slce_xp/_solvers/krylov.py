@@ -33,7 +33,8 @@ def solve(operator: CentroidOperator, request: Request) -> Solution:
     in the bulk of the spectrum or in the null space of X, and is the business of a dense form.
     """
     # In sample coordinates M is D·G, and only with labels for all is D known on the space.
-    samples = operator.n < operator.d and operator.is_supervised
+    # They take two readings of rows per pass, where rows are all that can be had.
+    samples = operator.n < operator.d and operator.is_supervised and not operator.by_rows
     side = _Samples(operator) if samples else _Features(operator)
     space = KrylovSpace(side.apply, side.start(request.width), side.classes)
     doubts = _Doubts()
@@ -47,6 +48,7 @@ def solve(operator: CentroidOperator, request: Request) -> Solution:
         residuals = side.lengths(space, outside) / norm
         wanted = doubts.wanted(values, residuals * norm)
         history.append(float(residuals[wanted].max(initial=0.0)))
+        request.tell(history[-1])
         target = _target(values[wanted] / norm, request.tol, space.eps)
         enough = values.shape[0] == request.k and history[-1] <= target
         full = space.size + request.width > request.max_rows

@@ -1,0 +1,117 @@
+"""Things that give rows: files, datasets, and whatever else answers ``X[i:j]``."""
+
+from __future__ import annotations
+
+import mmap
+import os
+from typing import Any
+
+import numpy as np
+
+from slce_xp import _xp
+from slce_xp._xp import Array, Matrix, Place, Sparse
+
+
+def gives_rows(X: object) -> bool:
+    """Whether `X` is no array itself, but has a shape, a dtype and rows to be asked for."""
+    if isinstance(X, np.ndarray):
+        return _file_of(X) is not None
+    if not (hasattr(X, "__getitem__") and len(getattr(X, "shape", ())) == 2):
+        return False
+    try:
+        np.dtype(X.dtype)  # type: ignore[attr-defined]
+    except (AttributeError, TypeError):
+        return False
+    return True
+
+
+class RowReader(Matrix):
+    """A matrix of which rows can be read, such as an HDF5 dataset, a zarr array or a memmap.
+
+    Parameters
+    ----------
+    rows : object with ``shape``, ``dtype`` and ``rows[i:j]``
+        Blocks are dense arrays or sparse matrices, of whatever library.
+    name : str
+        By which error messages call it.
+    """
+
+    def __init__(self, rows: Any, name: str = "X") -> None:
+        self._rows = rows
+        self._name = name
+        n, d = rows.shape
+        self.shape = (int(n), int(d))
+        self._file = _file_of(rows) if isinstance(rows, np.ndarray) else None
+        first = self.read(slice(0, min(1, self.shape[0])))
+        self.is_sparse = isinstance(first, Sparse)
+        self._empty = _xp.without_rows(first)
+
+    @property
+    def dtype(self) -> Any:
+        """Of the blocks."""
+        return self._empty.dtype
+
+    @property
+    def place(self) -> Place:
+        """Where blocks are when they have been read."""
+        return _xp.place_of(self._empty)
+
+    @property
+    def chunk_rows(self) -> int:
+        """Rows that are stored together: to read a part of them may cost as much as all."""
+        chunks = getattr(self._rows, "chunks", None)
+        first = chunks[0] if isinstance(chunks, tuple) and chunks else 1
+        return first if isinstance(first, int) else 1
+
+    def read(self, block: slice) -> Array:
+        """Some rows, as an array or a Sparse."""
+        start, stop = block.start, block.stop
+        try:
+            if self._file is not None:
+                return _read_file(*self._file, self._rows, start, stop)
+            rows = self._rows[start:stop]
+            if isinstance(rows, Sparse):
+                return rows
+            if _xp.is_sparse(rows):
+                rows = Sparse.of(rows)
+            elif not _xp.is_array(rows):
+                rows = np.asarray(rows)
+        except Exception as error:  # whatever a file, a network or a user's class raises
+            raise OSError(
+                f"{self._name}[{start}:{stop}] could not be read ({type(error).__name__}: {error})."
+                " Check what holds these rows; the fit has changed nothing and can be repeated"
+            ) from error
+        if tuple(rows.shape) != (stop - start, self.shape[1]):
+            raise ValueError(
+                f"{self._name}[{start}:{stop}] must have shape {(stop - start, self.shape[1])}, as "
+                f"{self._name}.shape = {self.shape} says; got {tuple(rows.shape)}"
+            )
+        return rows
+
+
+def _file_of(x: np.ndarray) -> tuple[str, int] | None:
+    """The file that an array is mapped from and where its rows begin; None for other arrays.
+
+    Only for rows without gaps: those can be read in one go, which is faster than by page faults.
+    """
+    mapped: Any = getattr(x, "_mmap", None)
+    if not isinstance(x, np.memmap) or mapped is None or x.filename is None:
+        return None
+    if x.ndim != 2 or not x.flags.c_contiguous or x.mode == "c":  # copy-on-write: not in the file
+        return None
+    base = np.frombuffer(mapped, dtype=np.uint8).ctypes.data
+    begins = x.offset - x.offset % mmap.ALLOCATIONGRANULARITY
+    return os.fspath(x.filename), begins + x.ctypes.data - base
+
+
+def _read_file(path: str, offset: int, x: np.ndarray, start: int, stop: int) -> np.ndarray:
+    block = np.empty((stop - start, x.shape[1]), dtype=x.dtype)
+    missing = memoryview(block.view(np.uint8).reshape(-1))  # type: ignore[arg-type]
+    with open(path, "rb", buffering=0) as file:
+        file.seek(offset + start * x.strides[0])
+        while missing:
+            count = file.readinto(missing)
+            if not count:
+                raise EOFError(f"{path} ends before row {stop}")
+            missing = missing[count:]
+    return block
