@@ -1,11 +1,17 @@
-"""Model files: plain arrays and a JSON header in an .npz, never pickle. Knows no model."""
+"""Files, whole or not at all: models as plain arrays with a JSON header, embeddings by blocks.
+
+Never pickle, and nothing half-written under the final name. Knows no model.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import json
 import os
+import shutil
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -26,15 +32,106 @@ def write(
 ) -> None:
     """Write a file whole or not at all."""
     header = np.array(json.dumps({"format": FORMAT, "version": VERSION, **facts}))
-    path = Path(path)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     contents: dict[str, Any] = {"header": header, **arrays}
+    with _whole_or_not_at_all(Path(path)) as temporary, temporary.open("xb") as file:
+        np.savez(file, **contents)
+
+
+@contextlib.contextmanager
+def _whole_or_not_at_all(path: Path) -> Iterator[Path]:
+    """A temporary name beside `path`, which takes its place in the end, or goes."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        with temporary.open("xb") as file:
-            np.savez(file, **contents)
+        yield temporary
+        if path.is_dir() and temporary.is_dir():
+            shutil.rmtree(path)  # a folder takes the place of nothing but an empty one
         temporary.replace(path)
     finally:
+        if temporary.is_dir():
+            shutil.rmtree(temporary)
         temporary.unlink(missing_ok=True)
+
+
+def write_rows(
+    out: Any, shape: tuple[int, int], dtype: np.dtype, blocks: Iterable[tuple[slice, np.ndarray]]
+) -> Any:
+    """Write blocks of rows, in their order, to where `out` says.
+
+    Parameters
+    ----------
+    out : path or object with ``out[i:j] = rows``
+        A path that ends in .npy or .zarr, or an array to be written into: of NumPy, zarr, h5py.
+    shape, dtype
+        Of all rows together.
+    blocks : iterable of slices and the rows there
+
+    Returns
+    -------
+    object
+        `out`, or the new file: opened for reading, as a memmap or zarr array.
+    """
+    if isinstance(out, (str, os.PathLike)):
+        path = Path(out)
+        if path.suffix not in _WRITERS:
+            raise ValueError(
+                f"out must end in .npy or .zarr, or be an array to write into; got {str(path)!r}"
+            )
+        return _WRITERS[path.suffix](path, shape, dtype, blocks)
+    if not hasattr(out, "__setitem__") or tuple(getattr(out, "shape", ())) != shape:
+        raise ValueError(
+            f"out must be a path that ends in .npy or .zarr, or an array of shape {shape} to write "
+            f"into; got {type(out).__name__} of shape {getattr(out, 'shape', None)}"
+        )
+    for block, rows in blocks:
+        out[block.start : block.stop] = rows
+    return out
+
+
+def _write_npy(path: Path, shape: tuple[int, int], dtype: np.dtype, blocks: Any) -> Any:
+    # Not through a memmap: a full disk would end the process, not the call.
+    with _whole_or_not_at_all(path) as temporary, temporary.open("xb") as file:
+        header = {"descr": dtype.str, "fortran_order": False, "shape": shape}
+        np.lib.format.write_array_header_1_0(file, header)
+        for _, rows in blocks:
+            file.write(np.ascontiguousarray(rows, dtype=dtype).data)
+        file.flush()
+        os.fsync(file.fileno())
+    return np.load(path, mmap_mode="r" if 0 not in shape else None)
+
+
+def _write_zarr(path: Path, shape: tuple[int, int], dtype: np.dtype, blocks: Any) -> Any:
+    try:
+        zarr = importlib.import_module("zarr")
+    except ImportError as error:
+        raise ImportError(
+            f"out={str(path)!r} needs zarr, which cannot be imported here ({error}); install it "
+            "with: pip install zarr, or write to a .npy file"
+        ) from error
+    with _whole_or_not_at_all(path) as temporary:
+        rows_per_chunk = max(1, min(shape[0], 2**20 // max(1, shape[1] * dtype.itemsize)))
+        chunks = (rows_per_chunk, max(1, shape[1]))
+        array = zarr.create(store=str(temporary), shape=shape, chunks=chunks, dtype=dtype)
+        for block, rows in _whole_chunks(blocks, rows_per_chunk):
+            array[block.start : block.stop] = rows
+    return zarr.open(str(path), mode="r")
+
+
+def _whole_chunks(blocks: Any, length: int) -> Iterator[tuple[slice, np.ndarray]]:
+    """Blocks cut anew, at multiples of `length`: a chunk that is written twice is packed twice."""
+    start, parts, count = 0, [], 0
+    for _, rows in blocks:
+        parts.append(rows)
+        count += rows.shape[0]
+        if count >= length:
+            joined = np.concatenate(parts)
+            whole = count - count % length
+            yield slice(start, start + whole), joined[:whole]
+            start, parts, count = start + whole, [joined[whole:]], count - whole
+    if count:
+        yield slice(start, start + count), np.concatenate(parts)
+
+
+_WRITERS = {".npy": _write_npy, ".zarr": _write_zarr}
 
 
 def read(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import warnings
 from types import ModuleType
@@ -15,6 +16,8 @@ from slce_xp._model import ConvergenceWarning, Model
 from slce_xp._moments import class_moments
 from slce_xp._operator import CentroidOperator
 from slce_xp._plan import Limits, Plan, Problem
+from slce_xp._progress import Bar, Progress
+from slce_xp._rows import RowReader
 from slce_xp._solvers import SOLVERS, Request, Solution
 from slce_xp._source import ArraySource, open_source
 from slce_xp._xp import Place, Sparse
@@ -36,6 +39,7 @@ def fit(
     class_weight: str | dict[Any, float] | None = None,
     unlabeled: Any = None,
     unlabeled_weight: float = 1.0,
+    progress: bool = False,
 ) -> Model:
     r"""Fit a Supervised Linear Centroid-Encoder.
 
@@ -53,14 +57,17 @@ def fit(
     X : array, sparse matrix, list of rows or data frame of numbers, shape (n, d)
         float32 and float64 are kept; integers and booleans become the library's default
         float, shorter floats are computed in float32. Never changed. Sparse matrices of SciPy,
-        CuPy and torch are never made dense nor centred.
+        CuPy and torch are never made dense nor centred. A memmap, an HDF5 dataset, a zarr array
+        or anything else with a shape, a dtype and rows ``X[i:j]`` is read in blocks, the next one
+        while this one is worked on. A Dask array is computed with where its chunks are.
     y : array, list, Series or Categorical, shape (n,)
         Class labels: integers, strings, booleans, dates. On any device or on the host.
     n_components : int, "positive" or None
         Components to return, from 1 to d. None: number of classes − 1. "positive": only
         those that lower the loss, which may be none.
     backend : {"numpy", "cupy", "torch", "jax"}, namespace or None
-        None computes where X is. A name moves X there, once.
+        None computes where X is. A name moves X there, once; or block by block, where X is read
+        in blocks or is too large for the device.
     device : optional
         A device of the backend, such as "cuda:1"; None is X's own or the backend's default.
     solver : {"auto", "scatter", "gram", "krylov"}
@@ -74,8 +81,9 @@ def fit(
         Passes over X that the matrix-free form may take; a ConvergenceWarning says how far it
         got where they do not suffice.
     max_memory : int or str, optional
-        Bytes that the fit may allocate beside X, such as "2GB". Refused with a MemoryError
-        before any work where no form fits. On a GPU what is free there is a bound, too.
+        Bytes that the fit may allocate beside X, such as "2GB"; blocks that are read count.
+        Refused with a MemoryError before any work where no form fits. On a GPU what is free there
+        is a bound, too.
     random_state : int
         Seed for directions that are arbitrary by nature (null space of X) and for the start
         block of the matrix-free form.
@@ -91,6 +99,8 @@ def fit(
         samples. More than K − 1 eigenvalues may then be positive. By default no value is special.
     unlabeled_weight : float
         That λ ≥ 0.
+    progress : bool
+        Whether to show passes, blocks, the residual and the time left (needs tqdm).
 
     Returns
     -------
@@ -127,13 +137,13 @@ def fit(
 
     # No row of X moves before the plan: it tells the dtype that X will have there.
     dtype = _xp.dtype_name(ArraySource(_xp.move(_xp.without_rows(matrix), place)).dtype)
-    stored = matrix.values.shape[0] if isinstance(matrix, Sparse) else None
-    limits = Limits(memory, _room(matrix, place))
-    problem = Problem(n, d, n_classes, k, dtype, stored)
-    plan = _plan.choose(problem, limits, solver)
+    matrix, problem, limits, plan = _make_plan(
+        matrix, place, Problem(n, d, n_classes, k, dtype), memory, solver
+    )
     tol = _validate.as_tolerance(tol, float(np.finfo(dtype).eps))
-    with _xp.computing(place):
-        source = open_source(_xp.move(matrix, place))
+    bar = Bar(plan.passes) if progress else Progress()
+    with contextlib.closing(bar), _xp.computing(place):
+        source = _open(matrix, place, plan, problem, limits, bar)
         request = Request(
             k=k,
             tol=tol,
@@ -141,10 +151,12 @@ def fit(
             max_rows=_plan.most_rows(plan, limits),
             width=plan.width,
             wide_passes=plan.wide_passes,
+            tell=bar.residual,
         )
         operator, solution = _solve(plan, source, labels, request, seed)
         if solution.eigenvalues.shape[0] < k and n_components != "positive":
             plan = _dense_plan(problem, limits)
+            source = _open(matrix, place, plan, problem, limits, bar)
             operator, solution = _solve(plan, source, labels, request, seed)
         vectors = _linalg.fix_signs(solution.vectors)
         host = _linalg.read(solution.eigenvalues, operator.total_loss())
@@ -171,12 +183,54 @@ def fit(
     )
 
 
-def _room(X: Any, place: Place) -> int | None:
-    """Bytes that the device has for the fit, X that is yet to come not counted."""
-    free = _xp.free_bytes(place)
-    if free is None or _xp.place_of(X) == place:
-        return free
-    return free - _xp.byte_count(X)
+def _make_plan(
+    matrix: Any, place: Place, problem: Problem, memory: int | None, solver: str
+) -> tuple[Any, Problem, Limits, Plan]:
+    """The plan for X, and X as it suits the plan: in memory, or to be read in blocks."""
+    limits = Limits(memory, _xp.free_bytes(place))
+    if _xp.is_dask(matrix):
+        problem = dataclasses.replace(
+            problem, where=_plan.CLUSTER, by_rows=matrix.numblocks[1] == 1
+        )
+        if _xp.is_sparse(matrix._meta):  # how full it is nobody knows
+            problem = dataclasses.replace(problem, stored=problem.n * problem.d)
+        return matrix, problem, limits, _plan.choose(problem, limits, solver)
+    if not isinstance(matrix, RowReader):
+        stored = matrix.values.shape[0] if isinstance(matrix, Sparse) else None
+        problem = dataclasses.replace(problem, stored=stored)
+        if _xp.place_of(matrix) == place:
+            return matrix, problem, limits, _plan.choose(problem, limits, solver)
+        room = limits.room
+        beside = None if room is None else room - _xp.byte_count(matrix)
+        try:
+            plan = _plan.choose(problem, Limits(memory, beside), solver)
+            return matrix, problem, Limits(memory, beside), plan
+        except MemoryError:
+            if beside is None or not RowReader.can_read(matrix):
+                raise
+        matrix = RowReader(matrix)  # too large for the device: block by block
+    problem = dataclasses.replace(
+        problem,
+        where=_plan.BLOCKS,
+        by_rows=True,
+        stored=matrix.stored() if matrix.is_sparse else None,
+    )
+    return matrix, problem, limits, _plan.choose(problem, limits, solver)
+
+
+def _open(
+    matrix: Any, place: Place, plan: Plan, problem: Problem, limits: Limits, progress: Progress
+) -> ArraySource:
+    if plan.where == _plan.MEMORY:
+        return open_source(_xp.move(matrix, place), progress=progress)
+    return open_source(
+        matrix,
+        place=place,
+        progress=progress,
+        read_rows=plan.read_rows,
+        panel_rows=_plan.panel_rows(problem, limits),
+        whole_rows=plan.form == "scatter",
+    )
 
 
 def _solve(

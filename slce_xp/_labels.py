@@ -141,6 +141,8 @@ def _label_values(y: Any) -> np.ndarray:
         raise TypeError("y must not be a masked array, its mask would be lost; drop those samples")
     if isinstance(y, np.ndarray):
         return np.asarray(y)
+    if _xp.is_dask(y):
+        return _label_values(y.compute())
     if _xp.is_array(y):
         return _xp.to_host(_xp.detached(y))
     if hasattr(y, "columns") and hasattr(y, "to_numpy"):  # a frame of one column
@@ -209,6 +211,8 @@ def _as_weights(sample_weight: Any, n_samples: int) -> np.ndarray | None:
     if sample_weight is None:
         return None
     rule = "sample_weight must hold one finite number ≥ 0 per sample"
+    if _xp.is_dask(sample_weight):
+        sample_weight = sample_weight.compute()
     on_device = _xp.is_array(sample_weight) and not isinstance(sample_weight, np.ndarray)
     host = _xp.to_host(_xp.detached(sample_weight)) if on_device else sample_weight
     try:

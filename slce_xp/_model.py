@@ -11,6 +11,7 @@ import numpy as np
 
 from slce_xp import _files, _validate, _xp
 from slce_xp._plan import Plan
+from slce_xp._rows import RowReader
 from slce_xp._source import ArraySource, open_source
 from slce_xp._xp import Array, Place
 
@@ -194,29 +195,61 @@ class Model:
 
     # ------------------------------------------------------------ what it does with data
 
-    def transform(self, X: Any) -> Array:
+    def transform(self, X: Any, out: Any = None) -> Any:
         """Embed samples: (X − mean)·Aᵀ.
 
         Parameters
         ----------
-        X : array, sparse matrix, list of rows or data frame, shape (n, d)
-            In the model's library and on its device.
+        X : array, sparse matrix, list of rows, data frame or anything with rows, shape (n, d)
+            In the model's library and on its device. What is read in blocks, such as a memmap or
+            an HDF5 dataset, comes there block by block. Of a Dask array, a Dask array is made.
+        out : path or array, optional
+            Where to write the embedding, block by block: a path that ends in .npy or .zarr, which
+            is written whole or not at all, or an array on the host of shape (n, k), such as one of
+            zarr or h5py.
 
         Returns
         -------
         array, shape (n, k)
+            Or `out`; for a path, what it holds, opened for reading.
+
+        Examples
+        --------
+        >>> import os, tempfile, numpy as np, slce_xp
+        >>> X = np.array([[0.0, 1.0], [1.0, 1.0], [5.0, 0.0], [6.0, 0.0]])
+        >>> model = slce_xp.fit(X, [0, 0, 1, 1])
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     np.save(os.path.join(folder, "X.npy"), X)
+        ...     rows = np.load(os.path.join(folder, "X.npy"), mmap_mode="r")
+        ...     model.transform(rows, out=os.path.join(folder, "Z.npy")).shape
+        (4, 1)
         """
         source = self._source(X, self.n_features, "X")
         xp, _ = self._place
-        with _xp.computing(self._place):
-            mean = xp.astype(self.mean, source.dtype)
-            axes = xp.astype(self.components.T, source.dtype)
+        axes = xp.astype(self.components.T, source.dtype)
+        mean = xp.astype(self.mean, source.dtype)
+
+        def embed(rows: Array) -> Array:
             if source.is_sparse:
-                embedded = (axes.T @ source.rows(slice(0, source.n)).T).T
-                return embedded - mean @ axes
+                return (axes.T @ rows.T).T - mean @ axes
             # Centred block by block: X·Aᵀ − mean·Aᵀ would lose digits far from the origin.
-            blocks = [(source.rows(block) - mean) @ axes for block in source.row_blocks(source.d)]
-            return xp.concat(blocks, axis=0) if len(blocks) > 1 else blocks[0]
+            return (rows - mean) @ axes
+
+        if _xp.is_dask(X):
+            if out is not None:
+                raise ValueError(
+                    "out must be None for a Dask array, of which a Dask array is made; got "
+                    f"{out!r}. Store that: model.transform(X).to_zarr(path)"
+                )
+            return embed(source.rows(slice(0, source.n)))
+        made = self.n_components if source.is_sparse else source.d
+        with _xp.computing(self._place), source.reading(made) as blocks:
+            if out is None:
+                pieces = [embed(rows) for _, rows in blocks]
+                return xp.concat(pieces, axis=0) if len(pieces) > 1 else pieces[0]
+            shape, dtype = (source.n, self.n_components), np.dtype(_xp.dtype_name(source.dtype))
+            rows_out = ((block, _xp.to_host(embed(rows))) for block, rows in blocks)
+            return _files.write_rows(out, shape, dtype, rows_out)
 
     def inverse_transform(self, Z: Any) -> Array:
         """Bring embedded samples back to input coordinates: Z·A + mean.
@@ -254,7 +287,8 @@ class Model:
 
     def _source(self, X: Any, width: int, name: str) -> ArraySource:
         matrix = _validate.as_matrix(X, name=name)
-        _validate.check_same_place(matrix, self._place, name)
+        if not isinstance(matrix, RowReader):  # what is read has no place yet
+            _validate.check_same_place(matrix, self._place, name)
         if matrix.shape[1] != width:
             raise ValueError(
                 f"{name} must have {width} columns, as many as the model's "
@@ -262,9 +296,10 @@ class Model:
             )
         xp, _ = self._place
         dtype = self.mean.dtype  # for integers, too: not the library's default float
-        if xp.isdtype(matrix.dtype, "real floating"):
-            dtype = xp.result_type(_xp.working_dtype(matrix), dtype)
-        return open_source(matrix, dtype)
+        like = _xp.move(_xp.without_rows(matrix), self._place)
+        if xp.isdtype(like.dtype, "real floating"):
+            dtype = xp.result_type(_xp.working_dtype(like), dtype)
+        return open_source(matrix, dtype, self._place)
 
     # ------------------------------------------------------------ where it lives
 

@@ -8,7 +8,7 @@ that data far from the origin lose no digits when they are centred afterwards.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -170,7 +170,7 @@ def _sums(
     """Sums by code, the second moment, and the squares of samples without a label."""
     squared = labels.n_unlabeled > 0 and weights is labels.weights
     # In memory the rows of very many classes are gathered from all over X.
-    apart = not source.by_rows and not _is_few(labels.height, source.d, source.is_sparse)
+    apart = source.in_memory and not _is_few(labels.height, source.d, source.is_sparse)
     scale = source.put(labels.scatter_weights) if second else None
     rest = source.put(labels.rest_weights) if squared else None
     kernel = _BlockSums(0 if apart else labels.height, shift, second)
@@ -208,6 +208,10 @@ class _BlockSums:
     height: int
     shift: Array | None
     second: bool
+
+    def of_columns(self, columns: slice) -> _BlockSums:
+        """The same for rows that have some of the columns only."""
+        return self if self.shift is None else replace(self, shift=self.shift[columns])
 
     def __call__(
         self,

@@ -125,7 +125,7 @@ class CentroidOperator(ScatterOperator):
 
     def gram(self) -> Array:
         """G = X Xᵀ of the centred data, rows times √w, shape (n, n)."""
-        if self.by_rows:
+        if not self._source.in_memory:
             gram = self._source.outer(self._centred_rows)
             return gram if self._root is None else gram * self._root[:, None] * self._root
         # A block twice as large as G is no loss: the eigensolver will take more than that, and

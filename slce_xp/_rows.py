@@ -46,6 +46,11 @@ class RowReader(Matrix):
         self.is_sparse = isinstance(first, Sparse)
         self._empty = _xp.without_rows(first)
 
+    @staticmethod
+    def can_read(matrix: Array) -> bool:
+        """Whether rows of a matrix in memory can be had: torch has none of its sparse ones."""
+        return not isinstance(matrix, Sparse) or matrix.can_slice
+
     @property
     def dtype(self) -> Any:
         """Of the blocks."""
@@ -63,15 +68,22 @@ class RowReader(Matrix):
         first = chunks[0] if isinstance(chunks, tuple) and chunks else 1
         return first if isinstance(first, int) else 1
 
+    def stored(self) -> int:
+        """About how many entries of a sparse matrix are stored, by its first rows."""
+        n = self.shape[0]
+        count = min(n, 64)
+        found: int = self.read(slice(0, count)).values.shape[0]
+        return -(-found * n // max(1, count))
+
     def read(self, block: slice) -> Array:
         """Some rows, as an array or a Sparse."""
         start, stop = block.start, block.stop
         try:
             if self._file is not None:
                 return _read_file(*self._file, self._rows, start, stop)
+            if isinstance(self._rows, Sparse):
+                return self._rows.rows(block)
             rows = self._rows[start:stop]
-            if isinstance(rows, Sparse):
-                return rows
             if _xp.is_sparse(rows):
                 rows = Sparse.of(rows)
             elif not _xp.is_array(rows):

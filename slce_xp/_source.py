@@ -8,6 +8,7 @@ terms are summed is the source's own affair.
 from __future__ import annotations
 
 import contextlib
+import importlib
 import itertools
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -17,7 +18,7 @@ import numpy as np
 
 from slce_xp import _validate, _xp
 from slce_xp._linalg import add, read
-from slce_xp._plan import block_bytes
+from slce_xp._plan import READ_BLOCK, block_bytes
 from slce_xp._progress import Progress
 from slce_xp._rows import RowReader
 from slce_xp._xp import Array, Place, Sparse
@@ -44,6 +45,7 @@ class ArraySource:
 
     is_sparse = False
     by_rows = False  # whether only rows can be had, and columns not
+    in_memory = True  # whether rows from all over X can be had at once
 
     def __init__(self, x: Array, dtype: Any = None, progress: Progress | None = None) -> None:
         self._x = x
@@ -92,7 +94,7 @@ class ArraySource:
             Numbers that it makes per row.
         """
         totals: tuple[Array, ...] = ()
-        with contextlib.closing(self._read(list(self.row_blocks(made)))) as blocks:
+        with self.reading(made) as blocks:
             for block, rows in blocks:
                 terms = term(block, rows)
                 del rows  # before the next block is made, not after
@@ -101,13 +103,17 @@ class ArraySource:
 
     def join_rows(self, piece: Callable[[Array], Array], made: int) -> Array:
         """Join what `piece` makes of the rows of each block, (m, d) ↦ (b, m), to (b, n)."""
-        with contextlib.closing(self._read(list(self.row_blocks(made)))) as blocks:
+        with self.reading(made) as blocks:
             pieces = [piece(rows) for _, rows in blocks]
         return self.place.xp.concat(pieces, axis=1) if len(pieces) > 1 else pieces[0]
 
     def map_rows(self, kernel: Kernel, made: int, *per_sample: Array | None) -> tuple[Array, ...]:
         """Sum what `kernel` makes of the rows of each block and of the arrays' parts for them."""
         return self.sum_rows(_Parts(kernel, per_sample), made)
+
+    def reading(self, made: int) -> contextlib.closing[Generator[tuple[slice, Array]]]:
+        """Row blocks, one after the other, for a ``with``: at its end no reader is left."""
+        return contextlib.closing(self._read(list(self.row_blocks(made))))
 
     def _read(self, blocks: list[slice]) -> Generator[tuple[slice, Array]]:
         self.progress.begin_pass(self.n)
@@ -265,6 +271,7 @@ class StreamSource(ArraySource):
     """
 
     by_rows = True
+    in_memory = False
 
     def __init__(
         self,
@@ -325,13 +332,46 @@ class StreamSource(ArraySource):
 
     def raise_if_not_finite(self, first_row: int = 0) -> None:
         """Find the first NaN or infinity, with the same search in each block."""
-        with contextlib.closing(self._read(list(self.row_blocks(0)))) as blocks:
+        with self.reading(0) as blocks:
             for block, rows in blocks:
                 open_source(rows).raise_if_not_finite(first_row + block.start)
 
 
-def open_source(x: Array, dtype: Any = None, progress: Progress | None = None) -> ArraySource:
-    """The source for a matrix in memory, of any kind."""
+def open_source(
+    x: Array,
+    dtype: Any = None,
+    place: Place | None = None,
+    progress: Progress | None = None,
+    read_rows: int = 0,
+    panel_rows: int = 1,
+    whole_rows: bool = False,
+) -> ArraySource:
+    """The source for a matrix of any kind.
+
+    Parameters
+    ----------
+    x : array, Sparse, RowReader or Dask array, shape (n, d)
+    dtype : optional
+        What to convert its numbers to.
+    place : Place, optional
+        Where blocks are to go that are read; others are there.
+    progress : Progress, optional
+        Whom to tell.
+    read_rows, panel_rows : int
+        Rows of a block that is read, by default as many as suit a disk; rows that the Gram form
+        may hold.
+    whole_rows : bool
+        Whether chunks of a Dask array must hold whole rows.
+    """
+    if _xp.is_dask(x):
+        # By name: Dask is imported only by those who use it.
+        dask_source = importlib.import_module("slce_xp._dask").DaskSource
+        source: ArraySource = dask_source(x, dtype, progress, whole_rows)
+        return source
+    if isinstance(x, RowReader):
+        place = place or x.place
+        rows = read_rows or max(1, READ_BLOCK // max(1, 8 * x.shape[1]))
+        return StreamSource(x, place, rows, panel_rows, dtype, progress)
     kind = SparseSource if isinstance(x, Sparse) else ArraySource
     return kind(x, dtype, progress)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from slce_xp import _xp
+from slce_xp import _rows, _xp
 from slce_xp._xp import Array, Place
 
 # ---------------------------------------------------------------- X
@@ -39,7 +39,10 @@ def _as_array(X: Any, name: str) -> Array:
             f"fill it first: {name}.filled(value)"
         )
     if isinstance(X, np.ndarray):
-        return np.asarray(X)  # np.matrix has another `*`
+        # np.matrix has another `*`
+        return _rows.RowReader(X, name) if _rows.gives_rows(X) else np.asarray(X)
+    if _xp.is_dask(X):
+        return _checked_dask(X, name)
     # Frames first: a column may be called "nnz". A lazy frame has no `to_numpy`, and warns where it
     # is asked for its columns.
     if hasattr(X, "to_numpy") and hasattr(X, "columns"):
@@ -58,6 +61,8 @@ def _as_array(X: Any, name: str) -> Array:
         )
     if _xp.is_array(X):
         return X
+    if _rows.gives_rows(X):
+        return _rows.RowReader(X, name)
     if hasattr(X, "__array__") or hasattr(X, "__len__"):
         try:
             return np.asarray(X)
@@ -67,8 +72,18 @@ def _as_array(X: Any, name: str) -> Array:
                 "Make each row hold as many numbers"
             ) from error
     raise TypeError(
-        f"{name} must be an array, a list of rows or a data frame; got {type(X).__name__}"
+        f"{name} must be an array, a list of rows, a data frame or something with a shape, a dtype "
+        f"and rows {name}[i:j]; got {type(X).__name__}"
     )
+
+
+def _checked_dask(X: Any, name: str) -> Any:
+    if any(np.isnan(size) for size in X.shape):
+        raise ValueError(
+            f"{name} must have chunks of known sizes; got a Dask array of shape {X.shape}. Let "
+            f"Dask find them: {name}.compute_chunk_sizes()"
+        )
+    return X
 
 
 def _is_sparse(X: Any) -> bool:
@@ -240,6 +255,12 @@ def as_seed(random_state: Any) -> int:
 def find_place(X: Array, backend: str | ModuleType | None, device: Any) -> Place:
     """Where to compute: what the caller named, else where X is."""
     here = _xp.place_of(X)
+    if _xp.is_dask(X) and not (backend is None and device is None):
+        raise ValueError(
+            f"backend and device must be None for a Dask array, which is computed with where its "
+            f"chunks are ({here}); got backend={backend!r}, device={device!r}. Move the chunks: "
+            "X.map_blocks(cupy.asarray)"
+        )
     if backend is None:
         if device is not None:
             there = _xp.find_place(here.xp, device)

@@ -22,6 +22,7 @@ ORDER = [
     "_linalg",
     "_progress",
     "_source",
+    "_dask",
     "_moments",
     "_operator",
     "_solvers._solution",
@@ -38,16 +39,21 @@ ORDER = [
     "anndata",
     "demo",
 ]
-LIBRARIES = {"cupy", "torch", "jax", "array_api_compat", "array_api_strict", "dask", "cupyx"}
+LIBRARIES = {"cupy", "torch", "jax", "array_api_compat", "array_api_strict", "cupyx"}
 # Other applications, and the files that may import each.
 APPLICATIONS = {
     "anndata": {"anndata"},
+    "dask": {"_dask"},
+    "distributed": set(),
+    "h5py": set(),
     "matplotlib": {"demo"},
     "pandas": set(),
     "polars": set(),
     "pyarrow": set(),
     "scanpy": set(),
     "sklearn": {"_estimator", "demo"},
+    "tqdm": set(),  # by name, where a bar is asked for
+    "zarr": set(),  # likewise, where one is written
 }
 CREATION = {
     "arange", "asarray", "empty", "eye", "full", "linspace", "ones", "zeros",
