@@ -9,15 +9,28 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
+from sklearn.exceptions import NotFittedError
 from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from slce_xp import _fit, _validate, _xp
+from slce_xp import _fit, _rows, _validate, _xp
+from slce_xp._batches import Statistics, add_up, merge, solve
 from slce_xp._model import Model
 from slce_xp._xp import Array
 
 # Other SciPy formats become the first of these.
 _SPARSE = ("csr", "csc", "coo")
+# Attributes of a fit, and what the model calls them.
+_FITTED = {
+    "components_": "components",
+    "eigenvalues_": "eigenvalues",
+    "mean_": "mean",
+    "centroids_": "centroids",
+    "classes_": "classes",
+    "n_components_": "n_components",
+    "n_positive_": "n_positive",
+    "solver_": "solver",
+}
 
 
 class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  # type: ignore[misc]
@@ -77,6 +90,10 @@ class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  #
         Passes over X of the matrix-free form; 1 for the dense forms.
     model_ : Model
         The fitted model, with all that it can tell.
+    n_samples_seen_ : int
+        Samples in all batches; only after `partial_fit`.
+    statistics_ : object
+        What the batches added up to; only after `partial_fit`.
     n_features_in_ : int
         The number of features, d.
     feature_names_in_ : numpy.ndarray, shape (d,)
@@ -164,18 +181,118 @@ class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  #
         )
         if self.backend is not None:
             model = model.to(*_xp.place_of(_validate.as_matrix(X)))
+        self.__dict__.pop("statistics_", None)
         return self._adopt(model)
+
+    def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> SLCE:
+        """Add a batch to what was seen before, exactly.
+
+        After the last batch the estimator is what `fit` would have made of all samples at once, in
+        whatever order they came. The eigenproblem is solved when something of it is asked for, not
+        for every batch. What batches add up to takes two d × d matrices of double precision. The
+        estimator can be pickled between batches, and those of several jobs be merged.
+
+        Parameters
+        ----------
+        X : array, sparse matrix, list of rows or data frame of numbers, shape (n, d)
+        y : array, list, Series or Categorical, shape (n,)
+            One class, or none but unlabelled samples, will do for a batch.
+        classes : array or list, optional
+            All labels that may come: others are then refused. By default they are discovered.
+        sample_weight : array, shape (n,), optional
+            How much each sample counts.
+
+        Returns
+        -------
+        SLCE
+            Itself.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from slce_xp import SLCE
+        >>> X, y = load_iris(return_X_y=True)
+        >>> slce = SLCE(n_components=1)
+        >>> for start in range(0, 150, 40):
+        ...     slce = slce.partial_fit(X[start : start + 40], y[start : start + 40])
+        >>> slce.n_samples_seen_, slce.transform(X).shape
+        (150, (150, 1))
+        """
+        before: Statistics | None = self.__dict__.get("statistics_")
+        X = self._checked(X, reset=before is None, ensure_all_finite=False)
+        if classes is None and before is not None and before.are_all:
+            classes = before.classes
+        batch = add_up(
+            X,
+            y,
+            backend=self.backend,
+            device=self.device,
+            max_memory=self.max_memory,
+            classes=classes,
+            sample_weight=sample_weight,
+            class_weight=self.class_weight,
+            unlabeled=self.unlabeled,
+            unlabeled_weight=self.unlabeled_weight,
+        )
+        return self._keep(batch if before is None else merge(before, batch))
+
+    def merge(self, other: SLCE) -> SLCE:
+        """Add what another estimator has seen by `partial_fit`: for batches of several jobs.
+
+        Parameters
+        ----------
+        other : SLCE
+            Not changed.
+
+        Returns
+        -------
+        SLCE
+            Itself.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from slce_xp import SLCE
+        >>> X, y = load_iris(return_X_y=True)
+        >>> jobs = [SLCE().partial_fit(X[i::3], y[i::3]) for i in range(3)]
+        >>> jobs[0].merge(jobs[1]).merge(jobs[2]).n_samples_seen_
+        150
+        """
+        for name, estimator in (("the estimator", self), ("other", other)):
+            if not isinstance(estimator, SLCE) or "statistics_" not in estimator.__dict__:
+                raise ValueError(
+                    f"{name} must be an SLCE that has seen batches by partial_fit; got "
+                    f"{type(estimator).__name__}. What fit() made cannot be merged"
+                )
+        return self._keep(merge(self.statistics_, other.statistics_))
+
+    def _keep(self, statistics: Statistics) -> SLCE:
+        """Solved when it is asked for: what was solved before no longer holds."""
+        self.statistics_ = statistics
+        self.n_samples_seen_ = statistics.n_samples
+        for name in (*_FITTED, "model_", "n_iter_"):
+            self.__dict__.pop(name, None)
+        return self
+
+    def __getattr__(self, name: str) -> Any:
+        # Only what is missing comes here: a fit that batches have left for later.
+        statistics = self.__dict__.get("statistics_")
+        if statistics is None or name not in (*_FITTED, "model_", "n_iter_"):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        seen = int((statistics.counts > 0).sum())
+        if seen < 2:
+            raise NotFittedError(
+                f"y must hold two classes before an SLCE can be solved; {seen} came so far. "
+                "Call partial_fit with more batches"
+            )
+        model = solve(statistics, self.n_components, _seed(self.random_state))
+        self._adopt(model.to(*_xp.place_of(statistics.home)))
+        return self.__dict__[name]
 
     def _adopt(self, model: Model) -> SLCE:
         self.model_ = model
-        self.components_ = model.components
-        self.eigenvalues_ = model.eigenvalues
-        self.mean_ = model.mean
-        self.centroids_ = model.centroids
-        self.classes_ = model.classes
-        self.n_components_ = model.n_components
-        self.n_positive_ = model.n_positive
-        self.solver_ = model.solver
+        for name, field in _FITTED.items():
+            setattr(self, name, getattr(model, field))
         self.n_iter_ = max(1, model.passes)
         return self
 
@@ -254,7 +371,7 @@ class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  #
     @property
     def _n_features_out(self) -> int:
         """How many names `get_feature_names_out` makes."""
-        return self.n_components_
+        return int(self.n_components_)
 
     # ------------------------------------------------------------ where it lives
 
@@ -309,9 +426,13 @@ class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  #
 
 
 def _is_of_another_library(X: Any) -> bool:
-    """Whether scikit-learn would turn `X` into NumPy, or fail to: dense or sparse."""
+    """Whether scikit-learn would turn `X` into NumPy, or fail to: dense, sparse, or not here."""
+    if _xp.is_dask(X) or (not hasattr(X, "nnz") and not _xp.is_array(X) and _rows.gives_rows(X)):
+        return True
+    if isinstance(X, np.ndarray):
+        return _rows.gives_rows(X)
     if _xp.is_array(X):
-        return not isinstance(X, np.ndarray)
+        return True
     return hasattr(X, "nnz") and not type(X).__module__.startswith("scipy.")
 
 

@@ -14,7 +14,7 @@ from slce_xp import _labels, _linalg, _plan, _validate, _xp
 from slce_xp._labels import Labels
 from slce_xp._model import ConvergenceWarning, Model
 from slce_xp._moments import class_moments
-from slce_xp._operator import CentroidOperator
+from slce_xp._operator import CentroidOperator, ScatterOperator
 from slce_xp._plan import Limits, Plan, Problem
 from slce_xp._progress import Bar, Progress
 from slce_xp._rows import RowReader
@@ -135,15 +135,14 @@ def fit(
     _check_solver(solver)
     place = _validate.find_place(matrix, backend, device)
 
-    # No row of X moves before the plan: it tells the dtype that X will have there.
-    dtype = _xp.dtype_name(ArraySource(_xp.move(_xp.without_rows(matrix), place)).dtype)
-    matrix, problem, limits, plan = _make_plan(
+    dtype = working_dtype_name(matrix, place)
+    matrix, problem, limits, plan = make_plan(
         matrix, place, Problem(n, d, n_classes, k, dtype), memory, solver
     )
     tol = _validate.as_tolerance(tol, float(np.finfo(dtype).eps))
     bar = Bar(plan.passes) if progress else Progress()
     with contextlib.closing(bar), _xp.computing(place):
-        source = _open(matrix, place, plan, problem, limits, bar)
+        source = open_planned(matrix, place, plan, problem, limits, bar)
         request = Request(
             k=k,
             tol=tol,
@@ -156,23 +155,41 @@ def fit(
         operator, solution = _solve(plan, source, labels, request, seed)
         if solution.eigenvalues.shape[0] < k and n_components != "positive":
             plan = _dense_plan(problem, limits)
-            source = _open(matrix, place, plan, problem, limits, bar)
+            source = open_planned(matrix, place, plan, problem, limits, bar)
             operator, solution = _solve(plan, source, labels, request, seed)
-        vectors = _linalg.fix_signs(solution.vectors)
-        host = _linalg.read(solution.eigenvalues, operator.total_loss())
-
-    n_positive = int((host[0] > solution.zero).sum())
-    _tell_useless(n_components, k, n_positive)
+        model = make_model(operator, solution, labels, plan, n_components)
     _tell_unconverged(solution, request)
-    kept = slice(None, n_positive if n_components == "positive" else k)
+    return model
+
+
+def make_model(
+    operator: ScatterOperator,
+    solution: Solution,
+    labels: Labels,
+    plan: Plan,
+    n_components: int | str | None,
+    dtype: Any = None,
+) -> Model:
+    """The model of a solution, in another dtype if need be; says what is of no use in it."""
+    xp, _ = operator.place
+    vectors = _linalg.fix_signs(solution.vectors)
+    host = _linalg.read(solution.eigenvalues, operator.total_loss())
+    n_positive = int((host[0] > solution.zero).sum())
+    _tell_useless(n_components, plan.n_components, n_positive)
+    kept = slice(None, n_positive if n_components == "positive" else plan.n_components)
+    arrays = {
+        "components": vectors[:, kept].T,
+        "eigenvalues": solution.eigenvalues[kept],
+        "mean": operator.mean,
+        "centroids": operator.centroids,
+        "weights": operator.class_weights,
+    }
+    if dtype is not None:
+        arrays = {name: xp.astype(a, dtype, copy=False) for name, a in arrays.items()}
     return Model(
-        components=vectors[:, kept].T,
-        eigenvalues=solution.eigenvalues[kept],
-        mean=operator.mean,
-        centroids=operator.centroids,
+        **arrays,
         classes=labels.classes,
-        counts=_xp.from_host(labels.counts, place),
-        weights=operator.class_weights,
+        counts=_xp.from_host(labels.counts, operator.place),
         n_unlabeled=labels.n_unlabeled,
         n_positive=n_positive,
         total_loss=float(host[1]),
@@ -183,7 +200,12 @@ def fit(
     )
 
 
-def _make_plan(
+def working_dtype_name(matrix: Any, place: Place) -> str:
+    """The dtype that X is computed in at a place, found without moving a row of it."""
+    return _xp.dtype_name(ArraySource(_xp.move(_xp.without_rows(matrix), place)).dtype)
+
+
+def make_plan(
     matrix: Any, place: Place, problem: Problem, memory: int | None, solver: str
 ) -> tuple[Any, Problem, Limits, Plan]:
     """The plan for X, and X as it suits the plan: in memory, or to be read in blocks."""
@@ -218,7 +240,7 @@ def _make_plan(
     return matrix, problem, limits, _plan.choose(problem, limits, solver)
 
 
-def _open(
+def open_planned(
     matrix: Any, place: Place, plan: Plan, problem: Problem, limits: Limits, progress: Progress
 ) -> ArraySource:
     if plan.where == _plan.MEMORY:
@@ -279,11 +301,11 @@ def _tell_useless(n_components: int | str | None, k: int, n_positive: int) -> No
             warnings.warn(
                 "no direction lowers the loss, so the model has no components: the classes "
                 "overlap too much. n_components=1 gives the best single direction",
-                stacklevel=3,
+                stacklevel=4,
             )
     elif n_components is not None and n_positive < k:
         warnings.warn(
             f"n_components={k} was asked for, but only the first {n_positive} lower the loss; "
             "n_components='positive' keeps those",
-            stacklevel=3,
+            stacklevel=4,
         )

@@ -76,8 +76,12 @@ def as_labels(
     class_weight: Any = None,
     unlabeled: Any = None,
     unlabeled_weight: float = 1.0,
+    in_part: bool = False,
 ) -> Labels:
-    """Code class labels as integers; any hashable, sortable values will do."""
+    """Code class labels as integers; any hashable, sortable values will do.
+
+    Labels of a part of the data may be of one class only, or miss some that have a weight.
+    """
     values = _label_values(y)
     if values.ndim != 1:
         raise ValueError(
@@ -100,12 +104,10 @@ def as_labels(
             f"y must hold labels of one kind that can be sorted ({error}); "
             "make them all strings or all numbers"
         ) from error
-    if classes.shape[0] < 2:
-        only = f", all {classes[0]!r}" if classes.shape[0] else ""
-        raise ValueError(
-            f"y must hold at least two classes{' of positive weight' * (weights is not None)}; "
-            f"got {classes.shape[0]}{only}. With one class there is nothing to tell apart: use PCA"
-        )
+    if not in_part:
+        check_class_count(classes, weights is not None)
+    elif isinstance(class_weight, dict):
+        class_weight = {k: v for k, v in class_weight.items() if k in list(classes)}
     if present is not None:
         everyone = np.full(n_samples, classes.shape[0], dtype=np.int64)
         everyone[present] = codes
@@ -122,6 +124,28 @@ def as_labels(
         n_unlabeled,
         _as_unlabeled_weight(unlabeled_weight),
     )
+
+
+def check_class_count(classes: np.ndarray, weighted: bool = False) -> None:
+    """Refuse fewer than two classes."""
+    if classes.shape[0] < 2:
+        only = f", all {classes[0]!r}" if classes.shape[0] else ""
+        raise ValueError(
+            f"y must hold at least two classes{' of positive weight' * weighted}; "
+            f"got {classes.shape[0]}{only}. With one class there is nothing to tell apart: use PCA"
+        )
+
+
+def as_classes(classes: Any, found: np.ndarray) -> np.ndarray:
+    """All labels that may come, sorted; those that were found must be among them."""
+    known = np.unique(_label_values(classes))
+    strange = [label for label in found if label not in list(known)]
+    if strange:
+        raise ValueError(
+            f"classes must hold all labels of y; got {list(known)[:10]}, and y has {strange[:10]}. "
+            "Name them, too, or leave classes out"
+        )
+    return known
 
 
 def _unique(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from functools import cached_property, partial
+from typing import Any
 
 import numpy as np
 
@@ -28,9 +29,11 @@ class ScatterOperator:
         B, with S_b = BᵀB.
     """
 
-    def __init__(self, moments: Moments, seed: int) -> None:
+    def __init__(self, moments: Moments, seed: int, precision: Any = None) -> None:
         self._moments = moments
         self._seed = seed
+        # Sums may have more digits than the data that were summed.
+        self._precision = precision or moments.sums.dtype
         self.place = _xp.place_of(moments.sums)
         self.dtype = moments.sums.dtype
         self.d: int = moments.sums.shape[1]
@@ -102,7 +105,7 @@ class ScatterOperator:
     def zero_level(self, trace: float) -> float:
         """Magnitude below which an eigenvalue of M counts as zero, given the trace of S_t."""
         moments = self._moments
-        return _linalg.zero_level(trace, moments.mean_square, moments.weight, self.dtype)
+        return _linalg.zero_level(trace, moments.mean_square, moments.weight, self._precision)
 
     def draw(self, count: int) -> Array:
         """Seeded normal directions, shape (d, count)."""

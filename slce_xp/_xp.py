@@ -488,6 +488,13 @@ def working_dtype(x: Array) -> Any:
     return None
 
 
+def longest_float(place: Place) -> Any:
+    """float64, or what a device has that cannot hold it."""
+    xp, device = place
+    kinds = xp.__array_namespace_info__().dtypes(device=device, kind="real floating")
+    return kinds.get("float64", xp.float32)
+
+
 @contextlib.contextmanager
 def computing(place: Place) -> Iterator[None]:
     """What holds while numbers are worked with: full precision, and errors that say what to do.

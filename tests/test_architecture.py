@@ -34,6 +34,7 @@ ORDER = [
     "_files",
     "_model",
     "_fit",
+    "_batches",
     "_estimator",
     "",
     "anndata",

@@ -1,0 +1,307 @@
+"""Batches that add up: class statistics that grow, merge, and are solved when asked.
+
+The statistics are exact, whatever the batches and their order: sums about the mean of all that
+was seen, in double precision where the device has it. Merging two of them moves both to their
+common mean, so that nothing large is ever subtracted from something large.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from slce_xp import _fit, _labels, _plan, _validate, _xp
+from slce_xp._labels import Labels
+from slce_xp._model import Model
+from slce_xp._moments import Moments, class_moments
+from slce_xp._operator import ScatterOperator
+from slce_xp._plan import Limits, Plan, Problem
+from slce_xp._progress import Progress
+from slce_xp._solvers import SOLVERS, Request
+from slce_xp._xp import Array, Place
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """What batches leave behind: arrays and numbers that can be pickled and merged.
+
+    Attributes
+    ----------
+    classes : numpy.ndarray, shape (K,)
+        The labels seen so far, or expected, sorted.
+    counts : numpy.ndarray of int64, shape (K,)
+    n_samples, n_unlabeled : int
+        All samples seen, and those without a label.
+    moments : Moments
+        About the mean.
+    home : array, shape (0, 0)
+        Of the library, on the device and of the dtype of the data.
+    precision : str
+        The dtype that the data were computed in.
+    are_all : bool
+        Whether no other classes may come.
+    """
+
+    classes: np.ndarray
+    counts: np.ndarray
+    n_samples: int
+    n_unlabeled: int
+    moments: Moments
+    home: Array
+    precision: str
+    are_all: bool
+
+
+def add_up(
+    X: Any,
+    y: Any,
+    *,
+    backend: Any = None,
+    device: Any = None,
+    max_memory: int | str | None = None,
+    classes: Any = None,
+    sample_weight: Any = None,
+    class_weight: Any = None,
+    unlabeled: Any = None,
+    unlabeled_weight: float = 1.0,
+) -> Statistics:
+    """The statistics of one batch.
+
+    Parameters
+    ----------
+    X, y, backend, device, max_memory, sample_weight, class_weight, unlabeled, unlabeled_weight
+        As for `slce_xp.fit`; one class, or none, will do.
+    classes : array or list, optional
+        All labels that any batch may have.
+    """
+    if isinstance(class_weight, str):
+        raise ValueError(
+            f"class_weight must be None or a dict of weights by label for batches, for the size of "
+            f"a class is known after the last one; got {class_weight!r}"
+        )
+    matrix = _validate.as_matrix(X)
+    _validate.check_sizes(matrix)
+    n, d = matrix.shape
+    labels = _labels.as_labels(
+        y, n, sample_weight, class_weight, unlabeled, unlabeled_weight, in_part=True
+    )
+    known = labels.classes if classes is None else _labels.as_classes(classes, labels.classes)
+    place = _validate.find_place(matrix, backend, device)
+    home = _xp.without_rows(matrix)
+    dtype = _fit.working_dtype_name(matrix, place)
+    n_classes = max(2, len(known))
+    problem = Problem(n, d, n_classes, min(n_classes - 1, d), dtype)
+    matrix, problem, limits, plan = _make_plan(matrix, place, problem, max_memory)
+    with _xp.computing(place):
+        source = _fit.open_planned(matrix, place, plan, problem, limits, Progress())
+        moments = class_moments(source, labels, second=True)
+        moments = _expanded(_doubled(moments, place), labels.classes, known)
+        moments = _about(moments, moments.mean)
+    return Statistics(
+        known,
+        _spread(labels, known),
+        n,
+        labels.n_unlabeled,
+        moments,
+        home[:, :0],
+        dtype,
+        classes is not None,
+    )
+
+
+def _make_plan(
+    matrix: Any, place: Place, problem: Problem, max_memory: int | str | None
+) -> tuple[Any, Problem, Limits, Plan]:
+    memory = _plan.parse_bytes(max_memory)
+    kept = 2 * 8 * problem.d**2  # what was there, and what this batch adds, as float64
+    left = None if memory is None else memory - kept
+    try:
+        if left is not None and left <= 0:
+            raise MemoryError(f"max_memory must leave room for them; got {max_memory!r}")
+        return _fit.make_plan(matrix, place, problem, left, "scatter")
+    except MemoryError as error:
+        raise MemoryError(
+            f"batches are added up in d × d matrices, which take {_plan.format_bytes(kept)} for "
+            f"d = {problem.d} beside what follows: {error}. Or fit rows from a file, without such "
+            "a matrix: slce_xp.fit(numpy.load(path, mmap_mode='r'), y)"
+        ) from None
+
+
+def _spread(labels: Labels, known: np.ndarray) -> np.ndarray:
+    counts = np.zeros(len(known), dtype=np.int64)
+    counts[np.searchsorted(known, labels.classes)] = labels.counts
+    return counts
+
+
+# ---------------------------------------------------------------- arithmetic of statistics
+
+
+def merge(a: Statistics, b: Statistics) -> Statistics:
+    """The statistics of the samples of both."""
+    _check_alike(a, b)
+    try:
+        classes = np.unique(np.concatenate([a.classes, b.classes]))
+    except TypeError as error:
+        raise TypeError(
+            f"y must hold labels of one kind in all batches ({error}); make them all strings or "
+            "all numbers"
+        ) from error
+    place = _xp.place_of(a.moments.sums)
+    with _xp.computing(place):
+        first = _expanded(a.moments, a.classes, classes)
+        second = _expanded(b.moments, b.classes, classes)
+        share = second.weight / (first.weight + second.weight)
+        between = first.mean + share * (second.mean - first.mean)
+        moments = _sum(_about(first, between), _about(second, between))
+    counts = np.zeros(len(classes), dtype=np.int64)
+    for part in (a, b):
+        counts[np.searchsorted(classes, part.classes)] += part.counts
+    precision = max(a.precision, b.precision)  # "float64" comes after "float32"
+    return Statistics(
+        classes,
+        counts,
+        a.n_samples + b.n_samples,
+        a.n_unlabeled + b.n_unlabeled,
+        moments,
+        a.home if precision == a.precision else b.home,
+        precision,
+        a.are_all,
+    )
+
+
+def _check_alike(a: Statistics, b: Statistics) -> None:
+    d, other = a.moments.sums.shape[1], b.moments.sums.shape[1]
+    if d != other:
+        raise ValueError(
+            f"X must have the same features in all batches; got {d} and {other} of them"
+        )
+    _validate.check_same_place(b.moments.sums, _xp.place_of(a.moments.sums), "the other's X")
+    if a.moments.unlabeled_weight != b.moments.unlabeled_weight:
+        raise ValueError(
+            "unlabeled_weight must be the same for all batches; got "
+            f"{a.moments.unlabeled_weight} and {b.moments.unlabeled_weight}"
+        )
+
+
+def _doubled(moments: Moments, place: Place) -> Moments:
+    """In double precision, where the device has it."""
+    xp, _ = place
+    dtype = _xp.longest_float(place)
+    names = ("weights", "shift", "sums", "rest", "second", "rest_square")
+    parts = {name: getattr(moments, name) for name in names}
+    longer: dict[str, Any] = {
+        name: None if part is None else xp.astype(part, dtype, copy=False)
+        for name, part in parts.items()
+    }
+    return dataclasses.replace(moments, **longer)
+
+
+def _about(moments: Moments, shift: Array) -> Moments:
+    """The same about another shift."""
+    xp, _ = _xp.place_of(shift)
+    # What lies between the two shifts as they are written down: the mean itself is rounded, and
+    # what rounding left of it stays in the sums.
+    step = shift if moments.shift is None else shift - moments.shift
+    rest: Array = moments.rest
+    rest_weight, factor = moments.rest_weight, moments.unlabeled_weight
+    weighted = xp.sum(moments.sums, axis=0)  # Σ s w (x − shift), and below Σ s w
+    weight = moments.weight - rest_weight
+    square = moments.rest_square
+    if square is not None:
+        weighted = weighted - factor * rest
+        weight -= factor * rest_weight
+        square = square - 2.0 * xp.sum(rest * step) + rest_weight * xp.sum(step * step)
+    cross = weighted[:, None] * step[None, :]
+    second = moments.second - cross
+    second -= cross.T
+    second += (weight * step)[:, None] * step[None, :]
+    return dataclasses.replace(
+        moments,
+        shift=shift,
+        sums=moments.sums - moments.weights[:, None] * step,
+        rest=None if rest is None else rest - rest_weight * step,
+        second=second,
+        rest_square=square,
+    )
+
+
+def _sum(a: Moments, b: Moments) -> Moments:
+    """Of two that are about the same shift."""
+    return dataclasses.replace(
+        a,
+        weight=a.weight + b.weight,
+        weights=a.weights + b.weights,
+        sums=a.sums + b.sums,
+        rest=_either(a.rest, b.rest),
+        second=_either(a.second, b.second),
+        rest_square=_either(a.rest_square, b.rest_square),
+        rest_weight=a.rest_weight + b.rest_weight,
+    )
+
+
+def _either(a: Array | None, b: Array | None) -> Array | None:
+    if a is None or b is None:
+        return b if a is None else a
+    return a + b
+
+
+def _expanded(moments: Moments, classes: np.ndarray, all_classes: np.ndarray) -> Moments:
+    """With rows for classes of other batches, which are zero."""
+    if len(classes) == len(all_classes):
+        return moments
+    place = _xp.place_of(moments.sums)
+    xp, device = place
+    index = np.full(len(all_classes), len(classes))
+    index[np.searchsorted(all_classes, classes)] = np.arange(len(classes))
+    where = _xp.from_host(index, place)
+
+    def expand(values: Array) -> Array:
+        nothing = xp.zeros((1, *values.shape[1:]), dtype=values.dtype, device=device)
+        return xp.take(xp.concat([values, nothing], axis=0), where, axis=0)
+
+    return dataclasses.replace(moments, sums=expand(moments.sums), weights=expand(moments.weights))
+
+
+# ---------------------------------------------------------------- the model of them
+
+
+def solve(statistics: Statistics, n_components: int | str | None, seed: int) -> Model:
+    """The model of all samples that were added up; as if they had been fitted at once."""
+    seen = statistics.counts > 0
+    classes = statistics.classes[seen]
+    _labels.check_class_count(classes)
+    moments = statistics.moments
+    place = _xp.place_of(moments.sums)
+    xp, _ = place
+    if not seen.all():
+        index = _xp.from_host(np.flatnonzero(seen), place)
+        moments = dataclasses.replace(
+            moments,
+            sums=xp.take(moments.sums, index, axis=0),
+            weights=xp.take(moments.weights, index, axis=0),
+        )
+    d = moments.sums.shape[1]
+    supervised = statistics.n_unlabeled == 0
+    k = _validate.as_component_count(n_components, len(classes), d, supervised)
+    problem = Problem(statistics.n_samples, d, len(classes), k, statistics.precision)
+    plan = dataclasses.replace(
+        _plan.choose(problem, Limits(), "scatter"), reason="batches were added up"
+    )
+    with _xp.computing(place):
+        square = float(_xp.to_host(xp.sum(moments.mean * moments.mean)))
+        moments = dataclasses.replace(moments, mean_square=square)
+        operator = ScatterOperator(moments, seed, statistics.precision)
+        request = Request(k=k, tol=0.0, max_iter=0, width=0, wide_passes=0)
+        solution = SOLVERS["scatter"](operator, request)  # type: ignore[arg-type]
+        # Data of single precision get a model of single precision.
+        dtype = getattr(xp, statistics.precision)
+        labels = Labels(
+            np.zeros(0, np.int64),
+            classes,
+            statistics.counts[seen],
+            n_unlabeled=statistics.n_unlabeled,
+        )
+        return _fit.make_model(operator, solution, labels, plan, n_components, dtype)
