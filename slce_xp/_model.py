@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -225,31 +226,37 @@ class Model:
         (4, 1)
         """
         source = self._source(X, self.n_features, "X")
+        with _xp.computing(self._place):
+            if _xp.is_dask(X):
+                return self._embed_lazily(source, out)
+            made = self.n_components if source.is_sparse else source.d
+            embed = self._embedding(source)
+            with source.reading(made) as blocks:
+                if out is None:
+                    pieces = [embed(rows) for _, rows in blocks]
+                    return self._place.xp.concat(pieces, axis=0) if len(pieces) > 1 else pieces[0]
+                shape = (source.n, self.n_components)
+                dtype = np.dtype(_xp.dtype_name(source.dtype))
+                embedded = ((block, _xp.to_host(embed(rows))) for block, rows in blocks)
+                return _files.write_rows(out, shape, dtype, embedded)
+
+    def _embed_lazily(self, source: ArraySource, out: Any) -> Any:
+        if out is not None:
+            raise ValueError(
+                "out must be None for a Dask array, of which a Dask array is made; got "
+                f"{out!r}. Store that: model.transform(X).to_zarr(path)"
+            )
+        return self._embedding(source)(source.rows(slice(0, source.n)))
+
+    def _embedding(self, source: ArraySource) -> Callable[[Array], Array]:
+        """What is done with rows of X, in the dtype of their source."""
         xp, _ = self._place
         axes = xp.astype(self.components.T, source.dtype)
         mean = xp.astype(self.mean, source.dtype)
-
-        def embed(rows: Array) -> Array:
-            if source.is_sparse:
-                return (axes.T @ rows.T).T - mean @ axes
-            # Centred block by block: X·Aᵀ − mean·Aᵀ would lose digits far from the origin.
-            return (rows - mean) @ axes
-
-        if _xp.is_dask(X):
-            if out is not None:
-                raise ValueError(
-                    "out must be None for a Dask array, of which a Dask array is made; got "
-                    f"{out!r}. Store that: model.transform(X).to_zarr(path)"
-                )
-            return embed(source.rows(slice(0, source.n)))
-        made = self.n_components if source.is_sparse else source.d
-        with _xp.computing(self._place), source.reading(made) as blocks:
-            if out is None:
-                pieces = [embed(rows) for _, rows in blocks]
-                return xp.concat(pieces, axis=0) if len(pieces) > 1 else pieces[0]
-            shape, dtype = (source.n, self.n_components), np.dtype(_xp.dtype_name(source.dtype))
-            rows_out = ((block, _xp.to_host(embed(rows))) for block, rows in blocks)
-            return _files.write_rows(out, shape, dtype, rows_out)
+        if source.is_sparse:
+            return lambda rows: (axes.T @ rows.T).T - mean @ axes
+        # Centred block by block: X·Aᵀ − mean·Aᵀ would lose digits far from the origin.
+        return lambda rows: (rows - mean) @ axes
 
     def inverse_transform(self, Z: Any) -> Array:
         """Bring embedded samples back to input coordinates: Z·A + mean.

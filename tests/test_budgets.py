@@ -165,8 +165,8 @@ def test_a_fit_without_room_is_refused_before_any_work(xp, monkeypatch, solver, 
     X[:] = np.nan  # any look at it would complain
     x = X if moved else xp.array(X)
     options = {"backend": xp.name, "device": xp.device} if moved else {}
-    # Under half of what the leanest form needs, or not even that much beside X.
-    give_back = limit_room(xp, monkeypatch, 200_000 + (X.nbytes if moved else 0))
+    # Under half of what the leanest form needs, X in blocks or not.
+    give_back = limit_room(xp, monkeypatch, 200_000)
     try:
         with metered(xp) as found, pytest.raises(MemoryError) as error:
             slce_xp.fit(x, y, solver=solver, **options)

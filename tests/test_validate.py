@@ -52,8 +52,12 @@ def jax_sparse():
 
 
 BAD_OBJECTS = {
-    "nothing": (None, TypeError, "array, a list of rows or a data frame; got NoneType"),
-    "number": (3, TypeError, "array, a list of rows or a data frame; got int"),
+    "nothing": (
+        None,
+        TypeError,
+        "array, a list of rows, a data frame or .* rows X.i:j.; got NoneType",
+    ),
+    "number": (3, TypeError, "array, a list of rows, a data frame or .* rows X.i:j.; got int"),
     "objects": (X.astype(object), TypeError, r"real numbers; got dtype object.*X\.astype\(float\)"),
     "strings": (X.astype(str), TypeError, r"real numbers; got dtype str.*X\.astype\(float\)"),
     "dates": (X.astype("M8[s]"), TypeError, "real numbers; got dtype datetime64"),
