@@ -359,8 +359,9 @@ class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  #
     def _check_same_place(self, X: Any, method: str) -> None:
         if not _xp.is_array(X):
             return  # sparse: left to the model
+        place = _xp.place_of(self.mean_)
         try:
-            _validate.check_same_place(X, _xp.place_of(self.mean_), "X")
+            _validate.check_same_place(X, place, "X")
         except ValueError as error:
             # The words of scikit-learn's own estimators, and what to do.
             raise ValueError(

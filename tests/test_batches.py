@@ -1,0 +1,331 @@
+"""partial_fit and merge: batches in any order are as good as all samples at once."""
+
+import pickle
+
+import numpy as np
+import oracle
+import pandas as pd
+import pytest
+import scipy.sparse
+from budgets import metered
+from conftest import load_set, spare_all_compiling, spare_compiling
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.validation import check_is_fitted
+
+import slce_xp
+from slce_xp import SLCE
+
+X, CODES = oracle.blobs(300, 12, 4, seed=81, separation=1.0)
+Y = np.array(["ant", "bee", "cat", "dog"])[CODES]
+
+
+def in_batches(estimator, x, y, size, order=None, **per_sample):
+    order = np.arange(len(y)) if order is None else order
+    for start in range(0, len(y), size):
+        rows = order[start : start + size]
+        weights = {name: values[rows] for name, values in per_sample.items()}
+        estimator.partial_fit(x(rows), y[rows], **weights)
+    return estimator
+
+
+def assert_same(one, other, tolerance):
+    """An estimator and a model that differ in rounding only."""
+    np.testing.assert_array_equal(one.classes_, other.classes)
+    for name in ("components", "eigenvalues", "mean", "centroids"):
+        theirs = np.asarray(getattr(other, name))
+        bound = tolerance * max(1.0, np.abs(theirs).max())
+        np.testing.assert_allclose(getattr(one, f"{name}_"), theirs, atol=bound)
+    assert one.n_positive_ == other.n_positive
+    assert one.model_.n_samples == other.n_samples
+    np.testing.assert_array_equal(one.model_.counts, other.counts)
+    assert one.loss_ == pytest.approx(other.loss, rel=100 * tolerance)
+
+
+# ---------------------------------------------------------------- the same answer
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e3])
+def test_batches_agree_with_the_oracle_on_every_library(xp, dtype, offset):
+    spare_compiling(xp)
+    if offset:
+        spare_all_compiling(xp)
+    held = xp.held((X + offset).astype(dtype))
+    order = np.random.default_rng(0).permutation(len(Y))
+    slce = in_batches(SLCE(), lambda rows: xp.array(held[rows]), Y, 70, order)
+    double = np.asarray(held, np.float64)
+    assert str(slce.components_.dtype).endswith(dtype)
+    oracle.assert_leading(slce.model_, xp, oracle.matrix(double, CODES), dtype, 3)
+    far = np.abs(double).max()
+    eps = np.finfo(dtype).eps
+    np.testing.assert_allclose(xp.numpy(slce.mean_), double.mean(axis=0), atol=4 * eps * far)
+    assert xp.numpy(slce.transform(xp.array(held[:5]))).shape == (5, 3)
+
+
+@pytest.mark.parametrize("size", [1, 7, 100, 299, 300])
+def test_batches_of_any_size_and_order(size):
+    reference = slce_xp.fit(X, Y)
+    by_class = np.argsort(Y, kind="stable")  # most batches then hold one class only
+    for order in (np.arange(len(Y)), np.arange(len(Y))[::-1], by_class):
+        assert_same(in_batches(SLCE(), X.__getitem__, Y, size, order), reference, 1e-12)
+
+
+@pytest.mark.parametrize("offset", [1e6, 1e9])
+def test_nothing_is_lost_far_from_the_origin(offset):
+    far = X + offset  # exact to 1e-7 at 1e9: what the data are, not what we make of them
+    exact = far - far.mean(axis=0)
+    reference = slce_xp.fit(exact, Y)
+    slce = in_batches(SLCE(), far.__getitem__, Y, 23)
+    angle = oracle.largest_angle(slce.components_, np.asarray(reference.components))
+    assert angle < 1e-12 * max(1.0, offset * np.finfo(float).eps * 1e9)
+
+
+def test_batches_whose_means_lie_far_apart():
+    # About any one shift the second moment would lose these batches' spread.
+    rng = np.random.default_rng(3)
+    far = X + 1e7 * np.repeat(rng.normal(size=(3, 12)), 100, axis=0)
+    labels = np.repeat([0, 1, 2], 100)
+    slce = in_batches(SLCE(), far.__getitem__, labels, 100)
+    reference = slce_xp.fit(far, labels)
+    assert oracle.largest_angle(slce.components_, np.asarray(reference.components)) < 1e-9
+
+
+def test_single_precision_is_added_up_in_double():
+    # Thousands of terms of one size: in single precision they would drift.
+    rng = np.random.default_rng(5)
+    x = (rng.normal(size=(20_000, 3)) + np.array([0.0, 1.0, 3.0])).astype(np.float32)
+    y = rng.integers(0, 2, 20_000)
+    x[:, 0] += 2 * y
+    slce = in_batches(SLCE(), x.__getitem__, y, 10)
+    reference = slce_xp.fit(x.astype(np.float64), y)
+    # Within a fraction of what one rounding of the scatter would be.
+    scatter = float(np.square(x - x.mean(axis=0), dtype=np.float64).sum())
+    bound = 0.1 * np.finfo(np.float32).eps * scatter
+    np.testing.assert_allclose(slce.eigenvalues_, reference.eigenvalues, rtol=0, atol=bound)
+    assert slce.components_.dtype == np.float32
+
+
+def test_weights_and_samples_without_a_label():
+    rng = np.random.default_rng(1)
+    weights = rng.gamma(1.0, size=len(Y))
+    weights[::9] = 0.0
+    y = np.where(rng.random(len(Y)) < 0.3, "?", Y)
+    y[:40] = "?"  # a batch of none but these
+    options = {"unlabeled": "?", "unlabeled_weight": 0.4, "class_weight": {"bee": 3.0}}
+    reference = slce_xp.fit(X, y, sample_weight=weights, **options)
+    slce = in_batches(SLCE(**options), X.__getitem__, y, 40, sample_weight=weights)
+    assert_same(slce, reference, 1e-11)
+    assert slce.model_.n_unlabeled == reference.n_unlabeled
+    np.testing.assert_allclose(slce.model_.weights, reference.weights, rtol=1e-12)
+
+
+def test_sparse_batches():
+    counts = scipy.sparse.random_array((300, 12), density=0.3, rng=2, format="csr")
+    reference = slce_xp.fit(counts.toarray(), Y)
+    assert_same(in_batches(SLCE(), counts.__getitem__, Y, 64), reference, 1e-12)
+
+
+def test_null_space_and_components_beyond_the_positive_ones():
+    flat = np.concatenate([X, X[:, :2] + X[:, 2:4]], axis=1)  # two directions without data
+    slce = in_batches(SLCE(8), flat.__getitem__, Y, 50)
+    with pytest.warns(UserWarning, match="only the first 3 lower the loss"):
+        reference = slce_xp.fit(flat, Y, 8, solver="scatter")
+    with pytest.warns(UserWarning, match="only the first 3 lower the loss"):
+        assert slce.n_positive_ == reference.n_positive
+    np.testing.assert_array_equal(slce.eigenvalues_ == 0, reference.eigenvalues == 0)
+    assert_same(slce, reference, 1e-10)
+
+
+def test_positive_components_only():
+    slce = in_batches(SLCE("positive"), X.__getitem__, Y, 50)
+    assert slce.n_components_ == slce_xp.fit(X, Y, "positive").n_components
+
+
+@pytest.mark.parametrize("name", ["mnist", "usps"])
+def test_real_data(data_folder, name):
+    x, y = load_set(data_folder, name)
+    x, y = x[:20_000].astype(np.float64), y[:20_000]
+    k = slce_xp.fit(x, y, "positive").n_components
+    reference = slce_xp.fit(x, y, k)
+    slce = in_batches(SLCE(k), x.__getitem__, y, 1733)
+    assert oracle.largest_angle(slce.components_, reference.components) < 1e-8
+
+
+# ---------------------------------------------------------------- classes
+
+
+def test_classes_are_discovered_and_sorted():
+    slce = SLCE().partial_fit(X[CODES == 3], Y[CODES == 3])
+    slce.partial_fit(X[CODES == 1], Y[CODES == 1])
+    np.testing.assert_array_equal(slce.classes_, ["bee", "dog"])
+    slce.partial_fit(X[CODES == 0], Y[CODES == 0])
+    np.testing.assert_array_equal(slce.classes_, ["ant", "bee", "dog"])
+    assert slce.components_.shape == (2, 12)
+
+
+def test_classes_that_are_given_refuse_others_from_then_on():
+    slce = SLCE().partial_fit(X[CODES < 2], Y[CODES < 2], classes=["ant", "bee", "cat"])
+    with pytest.raises(ValueError, match=r"classes must hold all labels of y.*'dog'"):
+        slce.partial_fit(X, Y)
+    assert slce.n_samples_seen_ == (CODES < 2).sum()  # nothing changed
+    np.testing.assert_array_equal(slce.classes_, ["ant", "bee"])  # no sample, no centroid
+    with pytest.raises(ValueError, match="classes must hold all labels"):
+        SLCE().partial_fit(X, Y, classes=["ant"])
+
+
+def test_one_class_so_far_is_not_fitted_yet():
+    slce = SLCE().partial_fit(X[CODES == 2], Y[CODES == 2])
+    with pytest.raises(NotFittedError, match=r"two classes.*1 came so far.*more batches"):
+        slce.transform(X)
+    assert not hasattr(slce, "components_")
+    slce.partial_fit(X[CODES == 1], Y[CODES == 1])
+    assert slce.transform(X).shape == (300, 1)
+
+
+def test_labels_of_another_kind_are_refused():
+    slce = SLCE().partial_fit(X, np.array(Y, dtype=object))
+    with pytest.raises(TypeError, match="labels of one kind in all batches"):
+        slce.partial_fit(X, np.array(CODES.tolist(), dtype=object))
+
+
+# ---------------------------------------------------------------- stop, go on, merge
+
+
+def test_a_job_can_stop_and_go_on():
+    slce = SLCE()
+    for start in range(0, 300, 60):
+        slce = pickle.loads(pickle.dumps(slce))
+        slce.partial_fit(X[start : start + 60], Y[start : start + 60])
+    assert_same(slce, slce_xp.fit(X, Y), 1e-12)
+
+
+def test_jobs_merge_in_any_order_and_leave_each_other_alone():
+    jobs = [SLCE().partial_fit(X[i::5] + 0.0, Y[i::5]) for i in range(5)]
+    before = jobs[3].statistics_.moments.second.copy()
+    left = SLCE().partial_fit(X[0::5], Y[0::5])
+    for job in jobs[1:]:
+        left.merge(job)
+    right = jobs[4].merge(jobs[2]).merge(jobs[0].merge(jobs[1]).merge(jobs[3]))
+    reference = slce_xp.fit(X, Y)
+    assert_same(left, reference, 1e-12)
+    assert_same(right, reference, 1e-12)
+    np.testing.assert_array_equal(jobs[3].statistics_.moments.second, before)
+    assert jobs[3].n_samples_seen_ == 60
+    assert left.n_samples_seen_ == 300
+
+
+def test_jobs_that_saw_different_classes_merge():
+    one = SLCE().partial_fit(X[CODES < 2], Y[CODES < 2])
+    other = SLCE().partial_fit(X[CODES >= 2], Y[CODES >= 2])
+    assert_same(one.merge(other), slce_xp.fit(X, Y), 1e-12)
+
+
+def test_what_cannot_be_merged_says_why():
+    batches = SLCE().partial_fit(X, Y)
+    with pytest.raises(ValueError, match=r"other must be an SLCE that has seen batches.*fit\(\)"):
+        batches.merge(SLCE().fit(X, Y))
+    with pytest.raises(ValueError, match="the estimator must be an SLCE that has seen batches"):
+        SLCE().fit(X, Y).merge(batches)
+    with pytest.raises(ValueError, match="same features in all batches; got 12 and 5"):
+        batches.merge(SLCE().partial_fit(X[:, :5], Y))
+    with pytest.raises(ValueError, match="unlabeled_weight must be the same"):
+        batches.merge(SLCE(unlabeled_weight=0.5).partial_fit(X, Y))
+    torch = pytest.importorskip("torch")
+    with pytest.raises(ValueError, match="the other's X must be where the model is"):
+        batches.merge(SLCE().partial_fit(torch.asarray(X), Y))
+
+
+def test_the_same_batches_give_the_same_bits():
+    one, other = (in_batches(SLCE(), X.__getitem__, Y, 37) for _ in range(2))
+    assert one.components_.tobytes() == other.components_.tobytes()
+
+
+# ---------------------------------------------------------------- an estimator like any other
+
+
+def test_it_is_solved_when_asked_for_and_once(monkeypatch):
+    calls = []
+    solve = slce_xp._estimator.solve
+    monkeypatch.setattr(slce_xp._estimator, "solve", lambda *a: calls.append(1) or solve(*a))
+    slce = in_batches(SLCE(), X.__getitem__, Y, 30)
+    assert not calls
+    slce.transform(X)
+    slce.components_, slce.eigenvalues_, slce.model_, slce.n_iter_  # noqa: B018
+    assert len(calls) == 1
+    slce.partial_fit(X, Y)
+    assert slce.n_samples_seen_ == 600
+    assert len(slce.components_) == 3
+    assert len(calls) == 2
+
+
+def test_fit_begins_anew_and_so_does_a_clone():
+    slce = SLCE().partial_fit(X + 5.0, Y).fit(X, Y)
+    assert_same(slce, slce_xp.fit(X, Y), 1e-15)
+    assert not hasattr(slce, "statistics_")
+    assert_same(slce.partial_fit(X, Y), slce_xp.fit(X, Y), 1e-12)
+    with pytest.raises(NotFittedError):
+        check_is_fitted(clone(slce))
+    with pytest.raises(AttributeError, match="no attribute 'no_such_thing'"):
+        slce.no_such_thing  # noqa: B018
+
+
+def test_frames_keep_their_names():
+    frame = pd.DataFrame(X, columns=[f"gene {i}" for i in range(12)])
+    slce = SLCE().set_output(transform="pandas").partial_fit(frame[:150], Y[:150])
+    slce.partial_fit(frame[150:], Y[150:])
+    assert list(slce.transform(frame).columns) == ["slce0", "slce1", "slce2"]
+    with pytest.raises(ValueError, match="feature names"):
+        slce.partial_fit(frame[frame.columns[::-1]], Y)
+
+
+def test_a_batch_of_other_features_changes_nothing():
+    slce = SLCE().partial_fit(X, Y)
+    with pytest.raises(ValueError, match="5 features, but SLCE is expecting 12"):
+        slce.partial_fit(X[:, :5], Y)
+    broken = X.copy()
+    broken[7, 3] = np.nan
+    with pytest.raises(ValueError, match="first NaN stands in row 7, column 3"):
+        slce.partial_fit(broken, Y)
+    assert_same(slce, slce_xp.fit(X, Y), 1e-12)
+
+
+def test_it_solves_elsewhere_and_comes_back():
+    pytest.importorskip("torch")
+    slce = in_batches(SLCE(backend="torch"), X.__getitem__, Y, 80)
+    assert type(slce.components_) is np.ndarray
+    assert type(slce.statistics_.moments.sums).__module__.startswith("torch")
+    assert_same(pickle.loads(pickle.dumps(slce)), slce_xp.fit(X, Y), 1e-12)
+
+
+def test_what_needs_too_much_memory_is_refused_before_any_work():
+    broken = np.full((50, 3000), np.nan)  # any look at it would complain
+    with pytest.raises(MemoryError, match=r"d × d matrices.*144 MB for d = 3000.*mmap_mode"):
+        SLCE(max_memory="100MB").partial_fit(broken, np.arange(50) % 2)
+    with pytest.raises(MemoryError, match=r"d × d matrices.*scatter"):
+        SLCE(max_memory="200MB").partial_fit(broken, np.arange(50) % 2)
+
+
+def test_balanced_weights_are_refused_with_the_reason():
+    with pytest.raises(
+        ValueError, match=r"class_weight must be None or a dict.*after the last one"
+    ):
+        SLCE(class_weight="balanced").partial_fit(X, Y)
+
+
+def test_no_host_read_depends_on_the_size_of_a_batch(xp):
+    if xp.books is None:
+        pytest.skip("no books are kept of reads")
+    slce = SLCE().partial_fit(xp.array(X[:100]), Y[:100])
+    for size in (20, 180):
+        with metered(xp) as found:
+            slce.partial_fit(xp.array(X[:size]), Y[:size])
+        # How far X lies from the origin, and that its sums are finite.
+        assert found.reads == 2
+
+
+def test_a_pipeline_of_batches():
+    scaler = StandardScaler().fit(X)
+    slce = in_batches(SLCE(2), lambda rows: scaler.transform(X[rows]), Y, 90)
+    assert make_pipeline(scaler, slce).transform(X).shape == (300, 2)
