@@ -229,7 +229,7 @@ def plan(
       X       80 GB, read in blocks of 209 rows
       form    krylov, block of 32 rows: the only one that fits into memory
       work    9e+13 flops, about 13 passes over X
-      memory  99.9 MB beside X and 19.7 MB on the host
+      memory  100 MB beside X and 19.7 MB on the host
     >>> print(slce_xp.plan(*shape, dtype="float32", machine_memory="16GB").advice)
     blocks: X does not fit into 16 GB; read from a file 13 times, with 120 MB of memory
     """
@@ -427,7 +427,9 @@ def _estimate(form: str, problem: Problem, solver: str, limits: Limits) -> Plan:
     block = 0 if form == "gram" else block_bytes(n, d, item)  # that has one anyway
     read_rows = 0
     if problem.where == BLOCKS:
-        per_row = max(1, problem.entries * (item if stored is None else item + 4) // n)
+        # The row itself, and what is made of it: its marks for the classes, or its scores.
+        made = max(width, 2 * min(n_classes, ONE_HOT_CLASSES + 1)) * item
+        per_row = made + problem.entries * (item if stored is None else item + 4) // n
         read_rows = max(1, min(n, read_bytes(problem, limits) // per_row))
         block = BLOCKS_ALIVE * read_rows * per_row
         if form == "gram":
