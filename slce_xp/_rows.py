@@ -69,11 +69,14 @@ class RowReader(Matrix):
         return first if isinstance(first, int) else 1
 
     def stored(self) -> int:
-        """About how many entries of a sparse matrix are stored, by its first rows."""
+        """About how many entries of a sparse matrix are stored, by a few rows from all over it."""
+        if isinstance(self._rows, Sparse):
+            return int(self._rows.values.shape[0])
         n = self.shape[0]
-        count = min(n, 64)
-        found: int = self.read(slice(0, count)).values.shape[0]
-        return -(-found * n // max(1, count))
+        length = min(n, 8)
+        starts = [(n - length) * i // 15 for i in range(16)]  # rows may be sorted by how full
+        found = sum(self.read(slice(i, i + length)).values.shape[0] for i in starts)
+        return int(-(-found * n // max(1, length * len(starts))))
 
     def read(self, block: slice) -> Array:
         """Some rows, as an array or a Sparse."""
@@ -113,7 +116,23 @@ def _file_of(x: np.ndarray) -> tuple[str, int] | None:
         return None
     base = np.frombuffer(mapped, dtype=np.uint8).ctypes.data
     begins = x.offset - x.offset % mmap.ALLOCATIONGRANULARITY
-    return os.fspath(x.filename), begins + x.ctypes.data - base
+    path, offset = os.fspath(x.filename), begins + x.ctypes.data - base
+    # By now the name may be gone, or another file's; the map still holds the old one.
+    if x.shape[0] and not _holds(path, offset, x):
+        return None
+    return path, offset
+
+
+def _holds(path: str, offset: int, x: np.ndarray) -> bool:
+    """Whether a file has the first and the last row of `x` where they should be."""
+    ends = (0, x.shape[0] - 1)
+    try:
+        rows = [_read_file(path, offset, x, i, i + 1) for i in ends]
+    except EOFError:
+        return True  # to be told by whoever reads: to touch what is cut off ends the process
+    except OSError:
+        return False
+    return all(row.tobytes() == x[i].tobytes() for i, row in zip(ends, rows, strict=True))
 
 
 def _read_file(path: str, offset: int, x: np.ndarray, start: int, stop: int) -> np.ndarray:

@@ -137,24 +137,26 @@ class ArraySource:
 
         Some rows are held while all after them are read: with p such panels p / 2 passes over X.
         """
-        xp, _ = self.place
-        panels = _within(slice(0, self.n), self._panel_rows)
-        right: list[Array] = []  # of each panel, from its own columns on
-        for panel in panels:
+        panels = []  # products of each panel with the rows from its own on
+        for panel in _within(slice(0, self.n), self._panel_rows):
+            held: list[Array] = []  # as they were read: joined they would be there twice
             with contextlib.closing(self._read(_within(panel, self._read_rows))) as blocks:
-                held = xp.concat([centred(rows) for _, rows in blocks], axis=0)
-            pieces = [held @ held.T]
+                for _, rows in blocks:
+                    held.append(centred(rows))
+                    del rows
+            strips = [[left @ right.T for right in held[i:]] for i, left in enumerate(held)]
             rest = _within(slice(panel.stop, self.n), self._read_rows)
             if rest:
                 with contextlib.closing(self._read(rest)) as blocks:
-                    pieces += [held @ centred(rows).T for _, rows in blocks]
-            right.append(xp.concat(pieces, axis=1))
-        lines = []
-        for i, panel in enumerate(panels):
-            above = zip(panels[:i], right[:i], strict=True)
-            left = [part[:, panel.start - p.start : panel.stop - p.start].T for p, part in above]
-            lines.append(xp.concat([*left, right[i]], axis=1))
-        return xp.concat(lines, axis=0)
+                    for _, rows in blocks:
+                        right = centred(rows)
+                        del rows
+                        for left, strip in zip(held, strips, strict=True):
+                            strip.append(left @ right.T)
+                        del right
+            joined = [self.place.xp.concat(strip, axis=1) for strip in strips]
+            panels.append(_mirrored(joined, self.place))
+        return _mirrored(panels, self.place)
 
     def put(self, values: np.ndarray | None) -> Array | None:
         """Numbers of the host where X is, in its working dtype; None stays None."""
@@ -303,7 +305,7 @@ class StreamSource(ArraySource):
 
     def row_blocks(self, made: int) -> Iterator[slice]:
         """Slices of rows as they are read, whatever is made of them."""
-        starts = range(0, self.n, self._read_rows)
+        starts = range(0, max(1, self.n), self._read_rows)
         return (slice(i, min(i + self._read_rows, self.n)) for i in starts)
 
     def probe(self, count: int) -> Array:
@@ -389,6 +391,24 @@ class _Parts:
 
 def _within(rows: slice, step: int) -> list[slice]:
     return [slice(i, min(i + step, rows.stop)) for i in range(rows.start, rows.stop, step)]
+
+
+def _mirrored(strips: list[Array], place: Place) -> Array:
+    """A symmetric matrix of strips of its rows, each from its own diagonal block on.
+
+    What comes to the right of the last strip's block is no part of the symmetry.
+    """
+    lines = []
+    start = 0
+    for i, strip in enumerate(strips):
+        stop = start + strip.shape[0]
+        line, above = [strip], start
+        for other in reversed(strips[:i]):
+            above -= other.shape[0]
+            line.insert(0, other[:, start - above : stop - above].T)
+        lines.append(place.xp.concat(line, axis=1))
+        start = stop
+    return place.xp.concat(lines, axis=0)
 
 
 def _added(totals: tuple[Array, ...], terms: tuple[Array | None, ...]) -> tuple[Array, ...]:

@@ -1,0 +1,787 @@
+"""X that is read in blocks of rows: the same answer as in memory, whatever gives the rows."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import tracemalloc
+
+import numpy as np
+import oracle
+import pytest
+import scipy.sparse as sp
+from conftest import LABELS, load_set, make_backend, spare_all_compiling, spare_compiling
+from test_budgets import limit_room
+
+import slce_xp
+from slce_xp import _operator, _plan, _rows, _source
+
+FORMS = ["scatter", "gram", "krylov"]
+READER = "slce_xp-reader"
+N, D, K = 230, 17, 4
+X, y = oracle.blobs(N, D, K, seed=61)
+
+
+class Rows:
+    """What anyone may write: a shape, a dtype and rows; and a list of what was asked for."""
+
+    def __init__(self, values, make=lambda rows: rows, dtype=None):
+        self.values = values
+        self.make = make
+        self.shape = values.shape
+        self.dtype = dtype or values.dtype
+        self.reads = []
+
+    def __getitem__(self, index):
+        assert type(index) is slice
+        assert index.step is None
+        self.reads.append((threading.current_thread().name, index.start, index.stop))
+        return self.make(self.values[index.start : index.stop])
+
+    @property
+    def passes(self):
+        """What the reader thread read: a list of slices for each time that it began anew."""
+        passes = []
+        for thread, start, stop in self.reads:
+            if thread.startswith(READER):
+                if start == 0:
+                    passes.append([])
+                passes[-1].append((start, stop))
+        return passes
+
+
+def frozen(rows):
+    rows = rows.view()
+    rows.flags.writeable = False
+    return rows
+
+
+@pytest.fixture
+def blocks_of(monkeypatch):
+    """Let blocks have so many rows of so many bytes, and panels of the Gram form twice that."""
+
+    def limit(rows, row_bytes):
+        monkeypatch.setattr(_plan, "READ_BLOCK", rows * row_bytes)
+        monkeypatch.setattr(_source, "READ_BLOCK", rows * row_bytes)
+        monkeypatch.setattr(_plan, "PANEL_BYTES", 2 * rows * row_bytes)
+
+    return limit
+
+
+def readers():
+    return [thread for thread in threading.enumerate() if thread.name.startswith(READER)]
+
+
+@pytest.fixture(autouse=True)
+def no_reader_is_left():
+    yield
+    assert not readers()
+
+
+def fit_there(xp, rows, labels, *args, **options):
+    return slce_xp.fit(rows, labels, *args, backend=xp.name, device=xp.device, **options)
+
+
+def assert_same(model, other, tolerance, read=np.asarray):
+    """Of two fits of the same data; components too, for signs are fixed."""
+    for name in ("eigenvalues", "mean", "centroids", "weights", "components"):
+        one, two = read(getattr(model, name)), read(getattr(other, name))
+        assert one.dtype == two.dtype
+        np.testing.assert_allclose(one, two, atol=tolerance * max(1e-300, np.abs(two).max()))
+    np.testing.assert_array_equal(model.classes, other.classes)
+    np.testing.assert_array_equal(read(model.counts), read(other.counts))
+    assert model.total_loss == pytest.approx(other.total_loss, rel=tolerance)
+    assert model.n_positive == other.n_positive
+
+
+# ---------------------------------------------------------------- every backend
+
+
+@pytest.mark.parametrize(("solver", "rows"), [("scatter", 37), ("gram", 37), ("krylov", 37)])
+def test_the_forms_agree_with_the_oracle(xp, blocks_of, solver, rows):
+    spare_compiling(xp)
+    held = frozen(xp.held(X))
+    blocks_of(rows, held.itemsize * D)
+    data = Rows(held)
+    model = fit_there(xp, data, y, solver=solver)
+    assert (model.solver, model.plan.where, model.plan.read_rows) == (solver, "blocks", rows)
+    assert data.passes[0] == [(i, min(i + rows, N)) for i in range(0, N, rows)]
+    oracle.assert_leading(model, xp, oracle.matrix(held, y), held.dtype.name, K - 1)
+    embedding = xp.numpy(model.transform(Rows(held)))
+    components = xp.numpy(model.components)
+    np.testing.assert_allclose(
+        embedding, oracle.centred(held) @ components.T, atol=xp.tolerance(1e-12, 1e-5)
+    )
+
+
+@pytest.mark.parametrize("solver", FORMS)
+def test_blocks_that_are_on_a_device_stay_there(xp, blocks_of, solver):
+    spare_all_compiling(xp)
+    held = xp.held(X)
+    blocks_of(64, held.itemsize * D)
+    there = xp.array(held)
+
+    class OnDevice:
+        shape, dtype = there.shape, held.dtype
+
+        def __getitem__(self, index):
+            return there[index, :]
+
+    model = slce_xp.fit(OnDevice(), y, solver=solver)
+    assert model.plan.where == "blocks"
+    oracle.assert_leading(model, xp, oracle.matrix(held, y), held.dtype.name, K - 1)
+    embedding = xp.numpy(model.transform(OnDevice()))
+    np.testing.assert_allclose(
+        embedding, xp.numpy(model.transform(there)), atol=xp.tolerance(1e-12, 1e-5)
+    )
+    np.testing.assert_array_equal(xp.numpy(there), held)
+
+
+@pytest.mark.parametrize(
+    "stored", [">f8", ">f4", "float16", "int64", "uint8", "bool", "longdouble"]
+)
+def test_dtypes_are_those_of_an_array_in_memory(xp, blocks_of, tmp_path, stored):
+    spare_all_compiling(xp)
+    if xp.single and stored in (">f8", "longdouble"):
+        pytest.skip("this device has no float64")
+    if xp.name == "array_api_strict" and stored == "float16":
+        pytest.skip("array-api-strict has no float16")
+    values = (X > 0.5) if stored == "bool" else np.abs(np.round(20 * X)).astype(stored)
+    rows = np.memmap(tmp_path / "X.bin", stored, "w+", shape=values.shape)
+    rows[:] = values
+    blocks_of(50, 8 * D)
+    model = fit_there(xp, rows, y, solver="scatter")
+    assert model.plan.where == "blocks"
+    eps = float(np.finfo(model.plan.dtype).eps)
+    memory = fit_there(xp, values, y, solver="scatter")
+    assert_same(model, memory, 1e4 * eps, xp.numpy)
+    np.testing.assert_array_equal(rows, values)
+
+
+@pytest.mark.parametrize("solver", FORMS)
+def test_weights_and_unlabelled_samples_of_many_classes(xp, blocks_of, solver):
+    """More classes than a one-hot product sums; weights of zero; labels that are missing."""
+    spare_all_compiling(xp)
+    rng = np.random.default_rng(62)
+    n, d, n_classes = 400, 30, 90
+    values, labels = oracle.blobs(n, d, n_classes, seed=63, separation=5.0, decay=0.3)
+    values = frozen(xp.held(values))
+    weights = rng.gamma(2.0, size=n)
+    weights[::50] = 0.0
+    weights[np.unique(labels, return_index=True)[1]] = 1.0  # no class without a sample
+    unknown = rng.random(n) < 0.2
+    unknown[np.unique(labels, return_index=True)[1]] = False
+    blocks_of(67, values.itemsize * d)
+    model = fit_there(
+        xp,
+        Rows(values),
+        np.where(unknown, -1, labels),
+        5,
+        solver=solver,
+        sample_weight=weights,
+        unlabeled=-1,
+        unlabeled_weight=0.3,
+    )
+    M = oracle.weighted_matrix(values, labels, weights, ~unknown, 0.3)
+    oracle.assert_leading(model, xp, M, values.dtype.name, 5)
+
+
+@pytest.mark.parametrize(
+    ("solver", "n_classes"), [("scatter", 5), ("gram", 5), ("krylov", 5), ("scatter", 80)]
+)
+def test_class_weights_and_rows_one_at_a_time(blocks_of, solver, n_classes):
+    values, labels = oracle.blobs(190, 200, n_classes, seed=64)
+    blocks_of(1, 8 * 200)
+    options = {"solver": solver, "class_weight": "balanced", "n_components": 4}
+    data = Rows(values)
+    model = slce_xp.fit(data, labels, **options)
+    assert data.passes[0] == [(i, i + 1) for i in range(190)]
+    assert_same(model, slce_xp.fit(values, labels, **options), 1e-8)
+
+
+@pytest.mark.parametrize("solver", FORMS)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_data_far_from_the_origin_lose_no_digits(blocks_of, solver, dtype):
+    # Whole numbers of halves: exact in both dtypes, so that only the arithmetic rounds.
+    values = (np.round(2 * X) / 2 + 2.0**16).astype(dtype)
+    blocks_of(37, values.itemsize * D)
+    model = slce_xp.fit(Rows(values), y, solver=solver)
+    with make_backend("numpy") as backend:
+        oracle.assert_leading(model, backend, oracle.matrix(values, y), dtype, K - 1)
+
+
+@pytest.mark.parametrize("k", [None, "positive", D])
+@pytest.mark.parametrize("solver", ["auto", *FORMS])
+@pytest.mark.filterwarnings("ignore:n_components=17")
+def test_any_number_of_components(blocks_of, solver, k):
+    blocks_of(37, 8 * D)
+    model = slce_xp.fit(Rows(X), y, k, solver=solver)
+    values, _ = oracle.eigenpairs(X, y)
+    np.testing.assert_allclose(
+        model.eigenvalues, values[: model.n_components], atol=1e-11 * np.abs(values).max()
+    )
+    assert model.n_components == {None: K - 1, "positive": K - 1, D: D}[k]
+
+
+@pytest.mark.filterwarnings("ignore:n_components=60")
+def test_the_null_space_of_wide_data_by_panels(blocks_of):
+    values, labels = oracle.blobs(41, 90, 3, seed=65)
+    blocks_of(6, 8 * 90)
+    model = slce_xp.fit(Rows(values), labels, 60, solver="gram")
+    memory = slce_xp.fit(values, labels, 60, solver="gram")
+    np.testing.assert_allclose(
+        model.eigenvalues, memory.eigenvalues, atol=1e-11 * memory.eigenvalues[0]
+    )
+    np.testing.assert_allclose(model.components @ model.components.T, np.eye(60), atol=1e-12)
+
+
+# ---------------------------------------------------------------- things that give rows
+
+
+def as_npy(values, path):
+    np.save(path, values)
+    return np.load(path, mmap_mode="r")
+
+
+def as_slice_of_a_memmap(values, path):
+    padded = np.full((len(values) + 500, values.shape[1]), np.nan)
+    padded[300:-200] = values
+    return as_npy(padded, path)[100:][200:-200]
+
+
+def as_memmap_at_an_offset(values, path):
+    with path.open("wb") as file:
+        file.write(b"\xff" * 8191)
+        file.write(values.tobytes())
+    return np.memmap(path, values.dtype, "r", offset=8191, shape=values.shape)
+
+
+def as_fortran(values, path):
+    return as_npy(np.asfortranarray(values), path)
+
+
+def as_copy_on_write(values, path):
+    np.save(path, np.zeros_like(values))
+    mapped = np.load(path, mmap_mode="c")
+    mapped[:] = values  # in memory only
+    return mapped
+
+
+def as_every_other_row(values, path):
+    return as_npy(np.repeat(values, 2, axis=0), path)[::2]
+
+
+def as_some_columns(values, path):
+    return as_npy(np.concatenate([values, values], axis=1), path)[:, : values.shape[1]]
+
+
+def as_backwards(values, path):
+    return as_npy(values[::-1].copy(), path)[::-1]
+
+
+def as_deleted(values, path):
+    mapped = as_npy(values, path)
+    path.unlink()
+    return mapped
+
+
+def as_replaced(values, path):
+    mapped = as_npy(values, path)
+    np.save(path.with_name("new.npy"), values + 1.0)
+    path.with_name("new.npy").replace(path)  # the map holds the old file
+    return mapped
+
+
+def as_hdf5(values, path, **options):
+    h5py = pytest.importorskip("h5py")
+    with h5py.File(path, "w") as file:
+        file.create_dataset("X", data=values, **options)
+    return h5py.File(path, "r")["X"]
+
+
+def as_hdf5_in_chunks(values, path):
+    return as_hdf5(values, path, chunks=(23, 5), compression="gzip")
+
+
+def as_zarr(values, path):
+    zarr = pytest.importorskip("zarr")
+    array = zarr.create_array(store=str(path), shape=values.shape, chunks=(31, 8), dtype="f8")
+    array[:] = values
+    return zarr.open_array(str(path), mode="r")
+
+
+def as_class(values, path):
+    return Rows(values)
+
+
+def as_class_of_lists(values, path):
+    return Rows(values, lambda rows: rows.tolist())
+
+
+READ = [as_npy, as_slice_of_a_memmap, as_memmap_at_an_offset]
+READ += [as_hdf5, as_hdf5_in_chunks, as_zarr, as_class, as_class_of_lists]
+# Whose rows are not one after the other in the file: these are left to the system's paging.
+MAPPED = [as_fortran, as_copy_on_write, as_every_other_row, as_some_columns, as_backwards]
+MAPPED += [as_deleted, as_replaced]
+
+
+@pytest.mark.parametrize("solver", FORMS)
+@pytest.mark.parametrize("given", READ + MAPPED, ids=lambda given: given.__name__)
+def test_whatever_gives_the_rows(blocks_of, tmp_path, given, solver):
+    blocks_of(37, 8 * D)
+    rows = given(X, tmp_path / "X.npy")
+    model = slce_xp.fit(rows, y, solver=solver)
+    assert model.plan.where == ("blocks" if given in READ else "memory")
+    memory = slce_xp.fit(X, y, solver=solver)
+    assert_same(model, memory, 1e-8)
+    np.testing.assert_allclose(model.transform(rows), memory.transform(X), atol=1e-8)
+    if hasattr(rows, "file"):
+        rows.file.close()
+
+
+def test_a_memmap_that_is_written_to_is_read_as_it_is(blocks_of, tmp_path):
+    mapped = np.memmap(tmp_path / "X.bin", "f8", "w+", shape=X.shape)
+    mapped[:] = X  # nobody has flushed it
+    blocks_of(37, 8 * D)
+    assert_same(slce_xp.fit(mapped, y), slce_xp.fit(X, y), 1e-10)
+
+
+def test_blocks_end_where_chunks_do(blocks_of, tmp_path):
+    blocks_of(60, 8 * D)
+    opened = []
+    read = _rows.RowReader.read
+    for given, chunk in [(as_hdf5_in_chunks, 23), (as_zarr, 31)]:
+        rows = given(X, tmp_path / given.__name__)
+        with pytest.MonkeyPatch.context() as spy:
+            spy.setattr(_rows.RowReader, "read", lambda r, b: opened.append(b) or read(r, b))
+            slce_xp.fit(rows, y, solver="scatter")
+        step = 60 // chunk * chunk
+        blocks = [slice(i, min(i + step, N)) for i in range(0, N, step)]
+        assert opened[-len(blocks) :] == blocks
+        if hasattr(rows, "file"):
+            rows.file.close()
+
+
+# ---------------------------------------------------------------- sparse blocks
+
+SPARSE = ["numpy", "torch", *[p for p in LABELS if not isinstance(p, str)]]
+
+
+def sparse_counts(n, d, n_classes):
+    rng = np.random.default_rng(66)
+    labels = rng.permutation(np.arange(n) % n_classes)
+    own = rng.permutation(np.arange(d) % n_classes) == labels[:, None]
+    values = rng.poisson(0.1, (n, d)) + own * rng.poisson(3.0, (n, d))
+    values[:80] *= rng.random((n, 1))[:80] < 0.1  # the first rows say little about the others
+    values[-3:] = 0
+    return values.astype(np.float64), labels
+
+
+@pytest.mark.parametrize("xp", SPARSE, indirect=True)
+@pytest.mark.parametrize("solver", ["scatter", "krylov"])
+@pytest.mark.parametrize("n_classes", [4, 70], ids=["few classes", "more classes than features"])
+def test_sparse_blocks(xp, blocks_of, solver, n_classes):
+    values, labels = sparse_counts(300, 40, n_classes)
+    whole = sp.csr_array(values)
+    blocks_of(64, 12 * whole.nnz // 300)
+    weights = np.linspace(0.5, 2.0, 300)
+    data = Rows(whole)
+    model = fit_there(xp, data, labels, 3, solver=solver, sample_weight=weights)
+    assert len(data.passes[0]) > 2
+    M = oracle.weighted_matrix(values, labels, weights)
+    oracle.assert_leading(model, xp, M, "float64", 3)
+    embedding = xp.numpy(model.transform(data))
+    mean = np.average(values, axis=0, weights=weights)
+    np.testing.assert_allclose(
+        embedding, (values - mean) @ xp.numpy(model.components).T, atol=1e-11
+    )
+
+
+@pytest.mark.parametrize("kind", ["csc_array", "coo_matrix", "lil_array"])
+def test_kinds_of_sparse_blocks_and_integers(blocks_of, kind):
+    values, labels = sparse_counts(300, 40, 4)
+    blocks_of(64, 12 * 8)
+    whole = sp.csr_array(values.astype(np.int32))
+    data = Rows(whole, lambda rows: getattr(sp, kind)(rows))
+    model = slce_xp.fit(data, labels, solver="krylov")
+    assert_same(model, slce_xp.fit(values, labels, solver="krylov"), 1e-8)
+
+
+def test_the_gram_form_of_sparse_blocks_is_refused():
+    values, labels = sparse_counts(60, 20, 3)
+    with pytest.raises(ValueError, match="sparse X; got 'gram'"):
+        slce_xp.fit(Rows(sp.csr_array(values)), labels, solver="gram")
+
+
+def test_first_rows_that_are_empty_do_not_make_one_block_of_all(blocks_of):
+    values = np.ones((2000, 10))
+    values[:500] = 0
+    values[np.arange(2000), np.arange(2000) % 2] = 3.0
+    values[:500] = 0
+    blocks_of(100, 12 * 10)
+    data = Rows(sp.csr_array(values))
+    slce_xp.fit(data, np.arange(2000) % 2)
+    assert max(stop - start for start, stop in data.passes[0]) <= 200
+
+
+# ---------------------------------------------------------------- passes
+
+
+@pytest.mark.parametrize("far", [False, True])
+@pytest.mark.parametrize("solver", FORMS)
+def test_a_pass_reads_each_row_once_and_the_plan_counts_the_passes(blocks_of, solver, far):
+    n, d = 150, 160
+    values, labels = oracle.blobs(n, d, 5, seed=67)
+    values = values + 1e4 * far
+    before = values.copy()
+    blocks_of(16, 8 * d)  # panels of 32 rows, five of them
+    data = Rows(values)
+    model = slce_xp.fit(data, labels, "positive", solver=solver)
+    counts = np.zeros(n, int)
+    for read in data.passes:
+        for start, stop in read:
+            counts[start:stop] += 1
+    if solver == "gram":
+        # Of five panels the rows after each, then one pass for the components, one for the sums.
+        np.testing.assert_array_equal(counts, 2 + 1 + np.arange(n) // 32)
+        assert model.plan.passes == 2 + 3
+    else:
+        expected = {"scatter": 1, "krylov": 1 + model.passes}[solver]
+        assert len(data.passes) == expected
+        np.testing.assert_array_equal(counts, expected)
+        assert model.plan.passes == {"scatter": 1, "krylov": 1 + _plan.TYPICAL_PASSES}[solver]
+    # What else was read: a few rows, to see how far from the origin they lie.
+    others = [stop - start for thread, start, stop in data.reads if not thread.startswith(READER)]
+    assert sum(others) <= 1 + 64
+    np.testing.assert_array_equal(values, before)
+
+
+@pytest.mark.parametrize("solver", FORMS)
+def test_the_next_block_is_read_while_this_one_is_worked_on(monkeypatch, blocks_of, solver):
+    """The work on a block waits until the next read has ended: it would wait for ever."""
+    ended = {}  # of the blocks of this pass
+    last = []
+
+    def make(rows):
+        if threading.current_thread().name.startswith(READER):
+            start = data.reads[-1][1]
+            if start == 0:
+                ended.clear()
+            ended.setdefault(start, threading.Event()).set()
+        return rows
+
+    data = Rows(X, make)
+    blocks_of(37, 8 * D)
+    read = _source.StreamSource._read
+
+    def slow(source, blocks):
+        with_work = read(source, blocks)
+        for (block, rows), after in zip(with_work, [*blocks[1:], None], strict=True):
+            if after is not None:
+                assert ended.setdefault(after.start, threading.Event()).wait(30)
+                time.sleep(0.002)  # and no further one: memory is for two
+                last.append(data.reads[-1][1] == after.start)
+            yield block, rows
+
+    monkeypatch.setattr(_source.StreamSource, "_read", slow)
+    model = slce_xp.fit(data, y, solver=solver)
+    assert_same(model, slce_xp.fit(X, y, solver=solver), 1e-8)
+    assert last
+    assert all(last)
+
+
+# ---------------------------------------------------------------- memory
+
+
+@pytest.mark.parametrize(
+    "xp",
+    ["torch-device", *[p for p in LABELS if not isinstance(p, str)]],
+    indirect=True,
+)
+@pytest.mark.parametrize(
+    ("solver", "n", "d"), [("scatter", 60_000, 40), ("gram", 180, 30_000), ("krylov", 5_000, 1_000)]
+)
+@pytest.mark.parametrize("kind", ["plain", "far", "int64"])
+def test_host_data_larger_than_the_device_stream_through_it(xp, monkeypatch, solver, n, d, kind):
+    rng = np.random.default_rng(68)
+    labels = np.arange(n) % 3
+    values = rng.standard_normal((n, d), dtype=np.float32)
+    values[np.arange(n), labels] += 30.0
+    if kind == "far":
+        values += np.float32(1e3)
+    elif kind == "int64":
+        values = (10 * values).astype(np.int64)
+    monkeypatch.setattr(_plan, "WIDE_WIDTH", 8)
+    room = n * d * 4 // 3  # a third of X in float32
+    give_back = limit_room(xp, monkeypatch, room)
+    try:
+        model = fit_there(xp, values, labels, "positive", solver=solver, max_iter=30)
+        if xp.books:
+            assert xp.books.peak_bytes <= xp.books.capacity
+    finally:
+        give_back()
+    assert (model.plan.where, model.plan.dtype) == ("blocks", "float32")
+    memory = slce_xp.fit(values.astype(np.float32), labels, "positive", solver=solver)
+    assert_same(model.to("numpy"), memory, 1e-3)
+
+
+def peak_of(call):
+    tracemalloc.start()
+    try:
+        result = call()
+        return tracemalloc.get_traced_memory()[1], result
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("stored", ["float64", "float32", "uint8", "int64"])
+@pytest.mark.parametrize(
+    ("solver", "n", "d"), [("scatter", 20_000, 150), ("gram", 120, 25_000), ("krylov", 4_000, 800)]
+)
+def test_the_peak_on_the_host_is_within_the_plan(monkeypatch, tmp_path, solver, n, d, stored):
+    rng = np.random.default_rng(69)
+    labels = np.arange(n) % 3
+    values = 40 + 10 * rng.standard_normal((n, d))  # far enough to be shifted
+    values[np.arange(n), labels] += 90.0
+    rows = as_npy(values.astype(stored), tmp_path / "X.npy")
+    del values
+    monkeypatch.setattr(_plan, "WIDE_WIDTH", 8)
+    allowed = n * d * (4 if stored == "float32" else 8) // 3  # of X
+    options = {"solver": solver, "max_memory": allowed}
+    slce_xp.fit(rows[:100], labels[:100], 2, **options)  # what is imported is not counted
+    peak, model = peak_of(lambda: slce_xp.fit(rows, labels, 2, **options))
+    assert model.plan.where == "blocks"
+    assert peak <= model.plan.most_bytes <= allowed
+
+
+def test_what_the_device_holds_is_within_the_plan():
+    with make_backend("torch-device") as xp:
+        rng = np.random.default_rng(70)
+        n, d = 20_000, 200
+        labels = np.arange(n) % 3
+        values = (50 + 10 * rng.standard_normal((n, d))).astype(np.int16)
+        values[np.arange(n), labels] += 90
+        for solver in ("scatter", "krylov"):
+            xp.books.reset()
+            start = xp.books.live_bytes
+            model = fit_there(xp, Rows(values), labels, solver=solver, max_memory="8MB")
+            peak = xp.books.peak_bytes - start
+            assert peak <= model.plan.bytes + model.plan.block_bytes <= 8e6
+            del model
+
+
+def test_transform_holds_a_few_blocks_and_the_embedding(monkeypatch, tmp_path):
+    rng = np.random.default_rng(71)
+    values = rng.standard_normal((20_000, 100), dtype=np.float32)
+    rows = as_npy(values, tmp_path / "X.npy")
+    model = slce_xp.fit(values[:50], np.arange(50) % 3)
+    monkeypatch.setattr(_source, "READ_BLOCK", 200_000)
+    model.transform(rows[:10], tmp_path / "few.npy")
+    peak, _ = peak_of(lambda: model.transform(rows, tmp_path / "Z.npy"))
+    assert peak <= 6 * 200_000
+    peak, embedding = peak_of(lambda: model.transform(rows))
+    assert peak <= 2 * embedding.nbytes + 6 * 200_000
+
+
+# ---------------------------------------------------------------- what goes wrong
+
+
+@pytest.mark.parametrize("solver", FORMS)
+@pytest.mark.parametrize("value", [np.nan, -np.inf])
+def test_what_is_not_finite_is_found(blocks_of, solver, value):
+    values = X.copy()
+    values[201, 11] = values[201, 15] = values[220, 2] = value
+    blocks_of(37, 8 * D)
+    kind = "NaN" if np.isnan(value) else "infinity"
+    message = f"the first {kind} stands in row 201, column 11"
+    with pytest.raises(ValueError, match=message):
+        slce_xp.fit(Rows(values), y, solver=solver)
+    if solver != "gram":
+        with pytest.raises(ValueError, match=message):
+            slce_xp.fit(Rows(sp.csr_array(values)), y, solver=solver)
+
+
+def test_what_is_not_finite_is_found_on_every_backend(xp, blocks_of):
+    spare_all_compiling(xp)
+    values = xp.held(X).copy()
+    values[77, 3] = np.nan
+    blocks_of(37, values.itemsize * D)
+    with pytest.raises(ValueError, match="the first NaN stands in row 77, column 3"):
+        fit_there(xp, Rows(values), y)
+
+
+def failing(error, at, times=1):
+    """Rows whose block with the row `at` fails, in its `times`-th pass."""
+    met = []
+
+    def make(rows):
+        _, start, stop = data.reads[-1]
+        if data.reads[-1][0].startswith(READER) and start <= at < stop:
+            met.append(len(readers()))
+            if len(met) == times:
+                raise error
+        return rows
+
+    data = Rows(X, make)
+    return data, met
+
+
+@pytest.mark.parametrize("solver", FORMS)
+@pytest.mark.parametrize("times", [1, 2], ids=["first pass", "later pass"])
+@pytest.mark.parametrize("at", [0, 100, N - 1])
+def test_a_read_error_names_the_block_and_ends_the_reader(blocks_of, solver, times, at):
+    blocks_of(37, 8 * D)
+    if solver == "scatter" and times > 1:
+        pytest.skip("that has one pass")
+    data, met = failing(RuntimeError("the disk is on fire"), at, times)
+    start = at // 37 * 37
+    message = (
+        rf"X\[{start}:{min(start + 37, N)}\] could not be read \(RuntimeError: the disk.*repeated"
+    )
+    with pytest.raises(OSError, match=message) as caught:
+        slce_xp.fit(data, y, solver=solver)
+    assert isinstance(caught.value.__cause__, RuntimeError)
+    assert met == [1] * times  # there had been one reader
+    assert not readers()
+    assert_same(slce_xp.fit(data, y, solver=solver), slce_xp.fit(X, y, solver=solver), 1e-8)
+
+
+@pytest.mark.parametrize("solver", FORMS)
+def test_an_interrupt_in_a_read_ends_the_reader(blocks_of, solver):
+    blocks_of(37, 8 * D)
+    data, met = failing(KeyboardInterrupt(), 100)
+    with pytest.raises(KeyboardInterrupt):
+        slce_xp.fit(data, y, solver=solver)
+    assert met == [1]
+    assert not readers()
+
+
+def test_an_interrupt_in_the_work_ends_the_reader(monkeypatch, blocks_of):
+    blocks_of(37, 8 * D)
+    alive = []
+
+    def interrupted(*_):
+        alive.append(len(readers()))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(_operator.CentroidOperator, "_scatter_term", interrupted)
+    data = Rows(X)
+    with pytest.raises(KeyboardInterrupt):
+        slce_xp.fit(data, y, solver="krylov")
+    assert alive == [1]
+    assert not readers()
+    assert len(data.passes[1]) <= 2  # what was read ahead, and no more
+
+
+@pytest.mark.parametrize("make", [lambda rows: rows[:-1], lambda rows: rows[:, 1:]])
+def test_blocks_of_another_shape_than_promised_are_refused(blocks_of, make):
+    blocks_of(37, 8 * D)
+    data = Rows(X)
+    data.make = lambda rows: make(rows) if data.reads[-1][2] == N > len(rows) > 7 else rows
+    message = r"X\[222:230\] must have shape \(8, 17\), as X\.shape = \(230, 17\) says; got \(."
+    with pytest.raises(ValueError, match=message):
+        slce_xp.fit(data, y)
+
+
+def test_blocks_that_are_no_numbers_are_refused():
+    data = Rows(X.astype(str))
+    with pytest.raises(TypeError, match="X must hold real numbers; got dtype"):
+        slce_xp.fit(data, y)
+
+
+def test_a_file_that_ends_too_soon_is_named(blocks_of, tmp_path):
+    rows = as_npy(X, tmp_path / "X.npy")
+    os.truncate(tmp_path / "X.npy", 128 + 100 * 8 * D)
+    blocks_of(37, 8 * D)
+    with pytest.raises(
+        OSError, match=r"X\[.*\] could not be read \(EOFError: .*X\.npy ends before"
+    ):
+        slce_xp.fit(rows, y)
+
+
+def test_one_row_and_none():
+    with pytest.raises(ValueError, match="X must have at least one row"):
+        slce_xp.fit(Rows(X[:0]), [])
+    model = slce_xp.fit(X, y)
+    assert model.transform(Rows(X[:0])).shape == (0, K - 1)
+    np.testing.assert_allclose(model.transform(Rows(X[:1])), model.transform(X[:1]), atol=1e-13)
+
+
+INTERRUPTED = """
+import sys, threading, time
+import numpy as np, slce_xp
+from slce_xp import _plan, _source
+_plan.READ_BLOCK = _source.READ_BLOCK = 37 * 8 * 17
+X = np.load(sys.argv[1])
+class Slow:
+    shape, dtype, read = X.shape, X.dtype, 0
+    def __getitem__(self, index):
+        if threading.current_thread() is not threading.main_thread():
+            Slow.read += 1
+            if Slow.read == 10:
+                print("reading", flush=True)
+            time.sleep(0.05)
+        return X[index]
+y = np.arange(len(X)) % 3
+try:
+    if sys.argv[2] == "fit":
+        slce_xp.fit(Slow(), y, solver="krylov", tol=1e-15, max_iter=10**6)
+    else:
+        model = slce_xp.fit(X, y)
+        Slow.shape, X = (10**6, 17), np.resize(X, (10**6, 17))
+        model.transform(Slow(), out=sys.argv[2])
+except KeyboardInterrupt:
+    left = [t.name for t in threading.enumerate() if t.name.startswith("slce_xp")]
+    print("left:", left, Slow.read, flush=True)
+    raise
+"""
+
+
+@pytest.mark.parametrize("target", ["fit", "Z.npy", "Z.zarr"])
+def test_an_interrupt_from_the_keyboard_leaves_nothing_behind(tmp_path, target):
+    np.save(tmp_path / "X.npy", X)
+    process = subprocess.Popen(
+        [sys.executable, "-W", "error", "-c", INTERRUPTED, "X.npy", target],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": os.path.dirname(os.path.dirname(slce_xp.__file__))},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout.readline() == "reading\n"
+        assert target == "fit" or len(os.listdir(tmp_path)) == 2  # X.npy and a temporary
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=30)
+    finally:
+        process.kill()
+        process.wait()
+    assert out.startswith("left: [] ")
+    assert int(out.split()[-1]) <= 14  # it did not read on to the end
+    assert err.rstrip().endswith("KeyboardInterrupt")
+    assert process.returncode == -signal.SIGINT
+    assert os.listdir(tmp_path) == ["X.npy"]
+
+
+# ---------------------------------------------------------------- real data
+
+
+@pytest.mark.parametrize("name", ["mnist", "coil20", "tcga_luad"])
+def test_real_data_agree_with_memory(data_folder, tmp_path, blocks_of, name):
+    values, labels = load_set(data_folder, name)
+    values = values.reshape(len(values), -1).astype(np.float64)
+    values = np.log2(values + 1.0) if name == "tcga_luad" else values
+    n, d = values.shape
+    rows = as_npy(values, tmp_path / "X.npy")
+    blocks_of(max(61, n // 12 + 1), 8 * d)  # the last block is ragged
+    solver = {"mnist": "scatter", "coil20": "krylov", "tcga_luad": "gram"}[name]
+    options = {"solver": solver, "tol": 1e-11}
+    model = slce_xp.fit(rows, labels, **options)
+    memory = slce_xp.fit(values, labels, **options)
+    assert model.plan.where == "blocks"
+    assert oracle.largest_angle(model.components, memory.components) <= 1e-8
+    np.testing.assert_allclose(
+        model.eigenvalues, memory.eigenvalues, atol=1e-8 * memory.eigenvalues[0]
+    )
