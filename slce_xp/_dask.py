@@ -25,6 +25,8 @@ from slce_xp._xp import Array, Matrix, Place, Sparse
 
 # Terms that one task adds up.
 FAN_IN = 8
+# Rows that must be seen to tell whether data lie far from the origin.
+LEAST_PROBE = 8
 # Vectors and labels travel with the graph: what a worker loses when it dies can be made again.
 # Dask warns of graphs above 10 MB, which ours may well be.
 LARGE_GRAPH = {"distributed.admin.large-graph-warning-threshold": "10 GB"}
@@ -136,8 +138,13 @@ class DaskSource(ArraySource):
         whole_rows: bool = False,
     ) -> None:
         super().__init__(_xp.without_rows(x), dtype, progress)
-        if whole_rows and x.numblocks[1] > 1:
-            x = x.rechunk({0: "auto", 1: -1})
+        self._given = x
+        if whole_rows and x.npartitions > 1:
+            # Chunks as large as they are; or of d rows, for second moments are larger than fewer.
+            n, d = x.shape
+            rows = max(d, n // x.npartitions)
+            if x.numblocks[1] > 1 or rows > n // x.numblocks[0]:
+                x = x.rechunk({0: rows, 1: -1})
         self._chunks = x
         self.n, self.d = x.shape
         self.is_sparse = _xp.is_sparse(x._meta)
@@ -148,16 +155,23 @@ class DaskSource(ArraySource):
         return Chunked(self._chunks, self.dtype)
 
     def probe(self, count: int) -> Array:
-        """The first rows: others would cost a chunk each."""
-        count = min(count, self._chunks.chunks[0][0])
-        (rows,) = self._compute(self._chunks[:count])
+        """The rows of the first chunk, and of more only where it has very few: each costs one."""
+        ends = np.cumsum(self._given.chunks[0])
+        few = int(ends[np.searchsorted(ends, min(LEAST_PROBE, self.n))])
+        (rows,) = self._compute(self._given[: min(count, few)])
+        if _xp.is_sparse(rows) or _xp.place_of(rows) != self.place:
+            raise _other_kind(rows, self._given)
         return self.place.xp.astype(rows, self.dtype, copy=False)
 
     def mean_square(self) -> float:
         """About the mean of the rows' squared lengths, by the first chunks."""
-        first = self._chunks.to_delayed()[0]
-        squares = self._compute(*(delayed(_mean_square)(c, self.dtype) for c in first))
-        return float(sum(squares))
+        x = self._given
+        first = next(i for i, size in enumerate(x.chunks[0]) if size)
+        squares = [delayed(_mean_square)(c, self.dtype) for c in x.to_delayed()[first]]
+        found = self._compute(*squares)
+        if None in found:
+            raise _other_kind("a dense array", x)
+        return float(sum(found))
 
     def sum_rows(self, term: Term, made: int) -> tuple[Array, ...]:
         """One graph of what `term` makes of all rows."""
@@ -179,13 +193,14 @@ class DaskSource(ArraySource):
         x = self._chunks
         parts = [a if a is None else _cut_on_host(a, x.chunks[0]) for a in per_sample]
         edges = np.cumsum([0, *x.chunks[1]])
+        chunks = x.to_delayed()
         call = delayed(_call)
         totals = []
-        for j, column in enumerate(x.to_delayed().T):
+        for j in np.flatnonzero(x.chunks[1]):
             mine = kernel.of_columns(slice(int(edges[j]), int(edges[j + 1])))  # type: ignore[attr-defined]
             terms = [
-                call(mine, chunk, self.dtype, *(None if p is None else p[i] for p in parts))
-                for i, chunk in enumerate(column)
+                call(mine, chunks[i, j], self.dtype, *(None if p is None else p[i] for p in parts))
+                for i in np.flatnonzero(x.chunks[0])
             ]
             totals.append(_tree_sum(terms))
         return _joined(self._pass(*totals), self.place)
@@ -245,12 +260,22 @@ def _tree_sum(terms: list[Any]) -> Any:
     return terms[0]
 
 
+def _other_kind(chunk: Any, x: Any) -> TypeError:
+    got = chunk if isinstance(chunk, str) else type(chunk).__name__
+    return TypeError(
+        f"X must have chunks of the kind that it tells, {type(x._meta).__name__}; got {got}. Tell "
+        "the right one: X.map_blocks(lambda chunk: chunk, meta=a chunk without rows)"
+    )
+
+
 # ---------------------------------------------------------------- what workers do
 
 
 def _rows_of(chunk: Any, dtype: Any, shifts: tuple[Array, ...] = ()) -> Array:
     """A chunk to compute with: dense and shifted, or Sparse."""
     if _xp.is_sparse(chunk):
+        if shifts:  # which would fill it
+            raise TypeError("X must have dense chunks, or sparse ones, throughout; it has both")
         return Sparse.of(chunk).astype(dtype)
     rows = _xp.place_of(chunk).xp.astype(chunk, dtype, copy=False)
     for shift in shifts:
@@ -294,7 +319,9 @@ def _joined(columns: tuple[Any, ...], place: Place) -> tuple[Array, ...]:
     )
 
 
-def _mean_square(chunk: Any, dtype: Any) -> float:
+def _mean_square(chunk: Any, dtype: Any) -> float | None:
+    if not _xp.is_sparse(chunk):
+        return None
     squares = _rows_of(chunk, dtype).row_squares()
     return float(_xp.to_host(_xp.place_of(squares).xp.mean(squares)))
 

@@ -43,6 +43,11 @@ def _as_array(X: Any, name: str) -> Array:
         return _rows.RowReader(X, name) if _rows.gives_rows(X) else np.asarray(X)
     if _xp.is_dask(X):
         return _checked_dask(X, name)
+    if hasattr(X, "to_dask_array"):
+        raise TypeError(
+            f"{name} must be a Dask array; got a Dask {type(X).__name__}, all of which would come "
+            f"here. Make it one: {name}.to_dask_array(lengths=True)"
+        )
     # Frames first: a column may be called "nnz". A lazy frame has no `to_numpy`, and warns where it
     # is asked for its columns.
     if hasattr(X, "to_numpy") and hasattr(X, "columns"):
@@ -78,6 +83,11 @@ def _as_array(X: Any, name: str) -> Array:
 
 
 def _checked_dask(X: Any, name: str) -> Any:
+    if isinstance(X._meta, np.ma.MaskedArray):
+        raise TypeError(
+            f"{name} must not be a masked array, its mask would be lost; "
+            f"fill it first: dask.array.ma.filled({name}, value)"
+        )
     if any(np.isnan(size) for size in X.shape):
         raise ValueError(
             f"{name} must have chunks of known sizes; got a Dask array of shape {X.shape}. Let "
