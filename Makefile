@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 LOG := $(VENV)/install.log
 
-.PHONY: help demo test test-cupy-emulated find-cupy-emulation bench bench-memory bench-sparse gpu-check lint format clean
+.PHONY: help demo test test-cupy-emulated find-cupy-emulation bench bench-memory bench-sparse bench-streaming gpu-check lint format clean
 
 help:
 	@echo "make demo          fit SLCE on handwritten digits and draw the embedding (demo.png)"
@@ -13,6 +13,7 @@ help:
 	@echo "make bench         time against PCA, LDA and other solvers (SLCE_XP_DATA: folder of data sets)"
 	@echo "make bench-memory  bytes beside X against the size of the data, on every array library"
 	@echo "make bench-sparse  sparse data against dense, and a million cells (SLCE_XP_DATA: folder of data sets)"
+	@echo "make bench-streaming  files larger than their process's memory, and a cluster (8 GB of memory and disk)"
 	@echo "make gpu-check     tests, speed and memory on this machine's GPU; writes gpu-report.md"
 	@echo "make format        let ruff format the code"
 	@echo "make clean         remove the environment and caches"
@@ -49,6 +50,9 @@ bench-memory: $(VENV)/.bench
 
 bench-sparse: $(VENV)/.bench
 	@$(BIN)/python -m benchmarks.sparse $(BENCH_ARGS)
+
+bench-streaming: $(VENV)/.test
+	@$(BIN)/python -m benchmarks.streaming $(BENCH_ARGS)
 
 # Makes an environment of its own, for the CUDA builds of Torch and CuPy.
 gpu-check:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -50,16 +51,56 @@ def synthetic(
     made in seconds.
     """
     rng = np.random.default_rng(seed)
-    rank = min(n, d, 300)
-    scale = np.arange(1, rank + 1) ** -0.7
     y = rng.permutation(np.arange(n) % n_classes)
-    factors = rng.standard_normal((n, rank), dtype=np.float32) * scale.astype(np.float32)
-    loadings = rng.standard_normal((rank, d), dtype=np.float32) / np.float32(np.sqrt(d))
-    centres = rng.standard_normal((n_classes, d), dtype=np.float32) / np.float32(np.sqrt(d))
+    rank = min(n, d, 300)
+    factors = _factors(rng, n, rank)
+    parts = _parts(rng, rank, d, n_classes)
     X = np.empty((n, d), dtype=dtype)
     step = max(1, 2**24 // d)
     for i in range(0, n, step):
         rows = slice(i, i + step)
-        noise = rng.standard_normal((len(y[rows]), d), dtype=np.float32)
-        X[rows] = factors[rows] @ loadings + centres[y[rows]] + 0.2 / np.sqrt(d) * noise
+        X[rows] = _mixed(rng, factors[rows], *parts, y[rows])
     return X, y
+
+
+def write_synthetic(
+    path: Path, n: int, d: int, n_classes: int, dtype: str = "float64", seed: int = 0
+) -> np.ndarray:
+    """The same kind of data in a file, row after row, by no more than a block in memory: its y."""
+    rng = np.random.default_rng(seed)
+    y = rng.permutation(np.arange(n) % n_classes)
+    rank = min(n, d, 300)
+    parts = _parts(rng, rank, d, n_classes)
+    step = max(1, 2**22 // d)
+    with path.open("wb", buffering=0) as file:
+        for i in range(0, n, step):
+            codes = y[i : i + step]
+            block = _mixed(rng, _factors(rng, len(codes), rank), *parts, codes)
+            block.astype(dtype, copy=False).tofile(file)
+        os.fsync(file.fileno())  # what is not yet on the disk cannot leave the page cache
+    return y
+
+
+def _factors(rng: np.random.Generator, n: int, rank: int) -> np.ndarray:
+    scale = np.arange(1, rank + 1) ** -0.7
+    return rng.standard_normal((n, rank), dtype=np.float32) * scale.astype(np.float32)
+
+
+def _parts(
+    rng: np.random.Generator, rank: int, d: int, n_classes: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Loadings of the factors, and the centres of the classes."""
+    loadings = rng.standard_normal((rank, d), dtype=np.float32) / np.float32(np.sqrt(d))
+    centres = rng.standard_normal((n_classes, d), dtype=np.float32) / np.float32(np.sqrt(d))
+    return loadings, centres
+
+
+def _mixed(
+    rng: np.random.Generator,
+    factors: np.ndarray,
+    loadings: np.ndarray,
+    centres: np.ndarray,
+    codes: np.ndarray,
+) -> np.ndarray:
+    noise = rng.standard_normal((len(codes), loadings.shape[1]), dtype=np.float32)
+    return factors @ loadings + centres[codes] + 0.2 / np.sqrt(loadings.shape[1]) * noise

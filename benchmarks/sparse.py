@@ -10,8 +10,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -23,7 +21,8 @@ import scipy.sparse as sp
 
 import slce_xp
 from benchmarks.problems import load
-from benchmarks.report import write_between_markers
+from benchmarks.process import in_own_process
+from benchmarks.report import aims_told, largest_angle, write_between_markers
 from benchmarks.timing import environment, interleaved, versions
 from slce_xp._plan import format_bytes
 
@@ -128,20 +127,11 @@ def work(point: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def in_own_process(point: dict[str, Any]) -> dict[str, Any]:
-    """Measure a point; what fails is part of the result."""
-    command = [sys.executable, "-m", "benchmarks.sparse", "--point", json.dumps(point)]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
-    except subprocess.TimeoutExpired:
-        return {"error": f"took more than {SECONDS} s"}
-    lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
-    if not lines:
-        return {"error": (done.stderr.strip().splitlines() or ["no output"])[-1][:200]}
-    return json.loads(lines[-1])  # type: ignore[no-any-return]
-
-
 # ---------------------------------------------------------------- the run
+
+
+def own_process(point: dict[str, Any]) -> dict[str, Any]:
+    return in_own_process("benchmarks.sparse", point, SECONDS)
 
 
 def compare_with_dense(folder: Path, rounds: int) -> dict[str, Any]:
@@ -157,14 +147,8 @@ def compare_with_dense(folder: Path, rounds: int) -> dict[str, Any]:
     angle = largest_angle(models["sparse"].components, models["dense"].components)
     del dense
     point = {"problem": "worm_neuron", "data": str(folder)}
-    points = {name: in_own_process({**point, "dense": name == "dense"}) for name in runs}
+    points = {name: own_process({**point, "dense": name == "dense"}) for name in runs}
     return {"seconds": seconds, "angle": angle, "points": points}
-
-
-def largest_angle(A: np.ndarray, B: np.ndarray) -> float:
-    """The largest principal angle between two row spaces, by its sine."""
-    outside = A - (A @ B.T) @ B
-    return float(np.arcsin(min(1.0, np.linalg.norm(outside, 2))))
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
@@ -176,8 +160,8 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     else:
         print("worm_neuron.npz is not in the data folder, left out")
     size = QUICK_CELLS if options.quick else CELLS
-    report["cells"] = in_own_process({"problem": "cells", "size": size})
-    report["many classes"] = in_own_process({"problem": "many classes", "size": CLASSES})
+    report["cells"] = own_process({"problem": "cells", "size": size})
+    report["many classes"] = own_process({"problem": "many classes", "size": CLASSES})
     report["aims"] = aims(report)
     return report
 
@@ -237,10 +221,7 @@ def table(report: dict[str, Any]) -> str:
             f"{format_bytes(point['peak'])}, {point['peak'] / point['x_bytes']:.2f} × X",
         ]
         lines.append("| " + " | ".join(cells) + " |")
-    reached = [f"{label}: {value}" for label, value, fine in report["aims"] if fine]
-    missed = [f"{label} (got {value})" for label, value, fine in report["aims"] if not fine]
-    lines += ["", f"Aims reached: {'; '.join(reached) or 'none'}."]
-    lines += ["", f"Aims that this run missed: {'; '.join(missed) or 'none'}."]
+    lines += aims_told(report["aims"])
     return "\n".join(lines)
 
 

@@ -25,7 +25,7 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 import slce_xp
 from benchmarks.calibrate import by_form
 from benchmarks.problems import DATA_SETS, SYNTHETIC, load, synthetic
-from benchmarks.report import exponent, write_between_markers
+from benchmarks.report import exponent, largest_angle, write_between_markers
 from benchmarks.timing import environment, interleaved, versions
 from slce_xp import _xp
 
@@ -80,12 +80,6 @@ class Reference:
         if A.shape[1] == 0:
             return 0.0
         return float(np.linalg.norm(self.apply(A) - A * values[positive], axis=0).max() / self.norm)
-
-
-def largest_angle(A: np.ndarray, B: np.ndarray) -> float:
-    """The largest principal angle between two row spaces."""
-    outside = A - (A @ B.T) @ B
-    return float(np.arcsin(min(1.0, np.linalg.norm(outside, 2)))) if A.size else 0.0
 
 
 # ---------------------------------------------------------------- contenders
