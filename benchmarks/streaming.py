@@ -13,6 +13,7 @@ On a cluster of processes on this machine the fit is compared with that of the s
 from __future__ import annotations
 
 import argparse
+import importlib.metadata
 import json
 import os
 import resource
@@ -50,7 +51,7 @@ RESERVE = 64e6
 READ_BUFFER = 2**24
 CLUSTER_SHARE = 2  # a file over the data for the cluster
 CLUSTER_D, CLUSTER_DTYPE = 500, "float64"
-CHUNKS = {"rows": (25_000, CLUSTER_D), "rows and columns": (50_000, 200)}
+CHUNKS = {"rows": (20, 1), "rows and columns": (10, 3)}  # how many
 WORKERS = (1, 2)
 SECONDS = 1800  # for one process
 AIMS = {"angle": 1e-5, "ratio": 1.5, "client": 300e6}
@@ -180,7 +181,8 @@ def fit_on_cluster(point: dict[str, Any]) -> dict[str, Any]:
         ) as cluster,
         Client(cluster),
     ):
-        chunks = da.core.normalize_chunks(point["chunks"], point["shape"])
+        counts = zip(point["shape"], CHUNKS[point["layout"]], strict=True)
+        chunks = da.core.normalize_chunks([-(-m // count) for m, count in counts], point["shape"])
         x = da.map_blocks(
             _read_chunk,
             point["path"],
@@ -223,13 +225,15 @@ KINDS = {"file": fit_file, "memory": fit_in_memory, "cluster": fit_on_cluster}
 
 
 class Data:
-    """A file of synthetic data in a folder, its labels, and what is fitted to it."""
+    """A file of synthetic data in a folder of its own, its labels, and what is fitted to it."""
 
     def __init__(self, folder: Path, size: float, d: int, dtype: str) -> None:
         self.dtype = dtype
         self.shape = (int(size) // (d * np.dtype(dtype).itemsize), d)
         self.path = folder / "X.bin"
         self._folder = folder
+        for old in folder.iterdir():  # of other data, whose components are not to be mistaken
+            old.unlink()
         y = write_synthetic(self.path, *self.shape, N_CLASSES, dtype)
         np.save(folder / "y.npy", y)
 
@@ -308,8 +312,8 @@ def measure_cluster(data: Data, rounds: int) -> dict[str, Any]:
             ("memory", {"threads": 1}),
             ("memory", {"threads": 2}),
             *(
-                ("cluster", {"workers": workers, "layout": layout, "chunks": chunks})
-                for layout, chunks in CHUNKS.items()
+                ("cluster", {"workers": workers, "layout": layout})
+                for layout in CHUNKS
                 for workers in WORKERS
             ),
         ]
@@ -329,6 +333,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     size = options.gigabytes * 1e9
     print(environment())
     report: dict[str, Any] = {"environment": environment(), "versions": versions(), "files": []}
+    report["versions"]["dask"] = importlib.metadata.version("dask")
     with tempfile.TemporaryDirectory(prefix="slce_xp-", dir=options.folder) as name:
         folder = Path(name)
         if shutil.disk_usage(folder).free < 1.1 * size:
@@ -408,7 +413,8 @@ def table(report: dict[str, Any]) -> str:
         "",
         f"{_shape(cluster)} {cluster['dtype']} ({format_bytes(cluster['bytes'])}) in memory, and "
         "in chunks that the worker processes of a Dask cluster on this machine hold, each with one "
-        "thread; the client's peak is that of all its memory, with scheduler and libraries:",
+        f"thread (dask {report['versions']['dask']}); the client's peak is that of all its memory, "
+        "with scheduler and libraries:",
         "",
         "| where | chunks | solver | passes | seconds | client | angle to the fit in memory |",
         "|---|---|---|---|---|---|---|",
