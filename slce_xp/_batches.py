@@ -96,6 +96,8 @@ def add_up(
     problem = Problem(n, d, n_classes, min(n_classes - 1, d), dtype)
     matrix, problem, limits, plan = _make_plan(matrix, place, problem, max_memory)
     with _xp.computing(place):
+        if plan.where == _plan.MEMORY:
+            matrix = _xp.move(matrix, place)
         source = _fit.open_planned(matrix, place, plan, problem, limits, Progress())
         moments = class_moments(source, labels, second=True)
         moments = _expanded(_doubled(moments, place), labels.classes, known)

@@ -142,6 +142,8 @@ def fit(
     tol = _validate.as_tolerance(tol, float(np.finfo(dtype).eps))
     bar = Bar(plan.passes) if progress else Progress()
     with contextlib.closing(bar), _xp.computing(place):
+        if plan.where == _plan.MEMORY:
+            matrix = _xp.move(matrix, place)
         source = open_planned(matrix, place, plan, problem, limits, bar)
         request = Request(
             k=k,
@@ -243,8 +245,7 @@ def make_plan(
 def open_planned(
     matrix: Any, place: Place, plan: Plan, problem: Problem, limits: Limits, progress: Progress
 ) -> ArraySource:
-    if plan.where == _plan.MEMORY:
-        return open_source(_xp.move(matrix, place), progress=progress)
+    """X as the plan has it, which is where it shall be or is read."""
     return open_source(
         matrix,
         place=place,

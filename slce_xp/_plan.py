@@ -229,7 +229,7 @@ def plan(
       X       80 GB, read in blocks of 209 rows
       form    krylov, block of 32 rows: the only one that fits into memory
       work    9e+13 flops, about 13 passes over X
-      memory  100 MB beside X and 19.7 MB on the host
+      memory  99.9 MB beside X and 19.7 MB on the host
     >>> print(slce_xp.plan(*shape, dtype="float32", machine_memory="16GB").advice)
     blocks: X does not fit into 16 GB; read from a file 13 times, with 120 MB of memory
     """
@@ -380,11 +380,6 @@ def _suits_krylov(problem: Problem) -> bool:
     return problem.k < problem.n_classes and 4 * problem.n_classes <= shorter
 
 
-def read_bytes(problem: Problem, limits: Limits) -> int:
-    """Bytes of a block that is read: no more than a share of what the fit is allowed."""
-    return _share(READ_BLOCK, READ_SHARE, limits)
-
-
 def panel_rows(problem: Problem, limits: Limits) -> int:
     """Rows of X that the Gram form holds where only rows can be read."""
     size = _share(PANEL_BYTES, PANEL_SHARE, limits)
@@ -427,11 +422,15 @@ def _estimate(form: str, problem: Problem, solver: str, limits: Limits) -> Plan:
     block = 0 if form == "gram" else block_bytes(n, d, item)  # that has one anyway
     read_rows = 0
     if problem.where == BLOCKS:
-        # The row itself, and what is made of it: its marks for the classes, or its scores.
+        # Of a row, marks for its class are made, or scores: more than a short row is itself.
         made = max(width, 2 * min(n_classes, ONE_HOT_CLASSES + 1)) * item
-        per_row = made + problem.entries * (item if stored is None else item + 4) // n
-        read_rows = max(1, min(n, read_bytes(problem, limits) // per_row))
-        block = BLOCKS_ALIVE * read_rows * per_row
+        per_row = max(1, problem.entries * (item if stored is None else item + 4) // n)
+        most = min(
+            _share(READ_BLOCK, READ_SHARE, limits) // per_row,
+            _share(LARGEST_BLOCK, READ_SHARE, limits) // made,
+        )
+        read_rows = max(1, min(n, most))
+        block = read_rows * (BLOCKS_ALIVE * per_row + made)
         if form == "gram":
             block += panel_rows(problem, limits) * d * item
     return Plan(
