@@ -245,7 +245,8 @@ def _cut(array: Array, sizes: tuple[int, ...], axis: int) -> Any:
     if _xp.is_dask(array):
         return array.rechunk({axis: sizes})
     chunks = tuple(sizes if i == axis else (size,) for i, size in enumerate(array.shape))
-    return da.from_array(array, chunks=chunks, asarray=False)
+    # Without a name of its own: that would be a hash, for which a device's array is copied here.
+    return da.from_array(array, chunks=chunks, asarray=False, name=False)
 
 
 def _cut_on_host(array: Array, sizes: tuple[int, ...]) -> list[Array]:
