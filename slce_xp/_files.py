@@ -17,6 +17,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from slce_xp import _xp
+
 FORMAT = "slce_xp model"
 VERSION = 1
 
@@ -82,20 +84,52 @@ def write_rows(
             f"out must be a path that ends in .npy or .zarr, or an array of shape {shape} to write "
             f"into; got {type(out).__name__} of shape {getattr(out, 'shape', None)}"
         )
+    if _xp.is_array(out) and not isinstance(out, np.ndarray):
+        raise TypeError(
+            f"out must be on the host, such as an array of NumPy, zarr or h5py; got "
+            f"{type(out).__name__}. With out=None the embedding stays where the model is"
+        )
+    if np.dtype(out.dtype).kind != "f":
+        raise TypeError(
+            f"out must hold floating-point numbers; got dtype {out.dtype}, which would round them. "
+            f"Make it of {dtype}"
+        )
     for block, rows in blocks:
         out[block.start : block.stop] = rows
     return out
 
 
+@contextlib.contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    """Errors of writing, told from those of reading what is to be written."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(
+            error.errno,
+            f"out={str(path)!r} could not be written ({error.strerror or error}). Nothing of it is "
+            "left, and what was there before still is; make room, or write elsewhere",
+        ) from error
+
+
 def _write_npy(path: Path, shape: tuple[int, int], dtype: np.dtype, blocks: Any) -> Any:
-    # Not through a memmap: a full disk would end the process, not the call.
-    with _whole_or_not_at_all(path) as temporary, temporary.open("xb") as file:
-        header = {"descr": dtype.str, "fortran_order": False, "shape": shape}
-        np.lib.format.write_array_header_1_0(file, header)
-        for _, rows in blocks:
-            file.write(np.ascontiguousarray(rows, dtype=dtype).data)
-        file.flush()
-        os.fsync(file.fileno())
+    # Not through a memmap: a full disk would end the process, not the call. Nor through a buffer,
+    # which would be written once more, and fail once more, when the file is closed.
+    with _whole_or_not_at_all(path) as temporary:
+        with _writing(path):
+            file = temporary.open("xb", buffering=0)
+        with file:
+            header = {"descr": dtype.str, "fortran_order": False, "shape": shape}
+            with _writing(path):
+                np.lib.format.write_array_header_1_0(file, header)
+            for _, rows in blocks:
+                values = np.ascontiguousarray(rows, dtype=dtype).reshape(-1)
+                left = memoryview(values.view(np.uint8))  # type: ignore[arg-type]
+                with _writing(path):
+                    while left:
+                        left = left[file.write(left) :]
+            with _writing(path):
+                os.fsync(file.fileno())
     return np.load(path, mmap_mode="r" if 0 not in shape else None)
 
 
@@ -110,9 +144,11 @@ def _write_zarr(path: Path, shape: tuple[int, int], dtype: np.dtype, blocks: Any
     with _whole_or_not_at_all(path) as temporary:
         rows_per_chunk = max(1, min(shape[0], 2**20 // max(1, shape[1] * dtype.itemsize)))
         chunks = (rows_per_chunk, max(1, shape[1]))
-        array = zarr.create(store=str(temporary), shape=shape, chunks=chunks, dtype=dtype)
+        with _writing(path):
+            array = zarr.create(store=str(temporary), shape=shape, chunks=chunks, dtype=dtype)
         for block, rows in _whole_chunks(blocks, rows_per_chunk):
-            array[block.start : block.stop] = rows
+            with _writing(path):
+                array[block.start : block.stop] = rows
     return zarr.open(str(path), mode="r")
 
 

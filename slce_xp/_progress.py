@@ -9,8 +9,8 @@ from typing import Any
 class Progress:
     """Quiet."""
 
-    def begin_pass(self, rows: int) -> None:
-        """A pass over so many rows begins."""
+    def begin_pass(self, rows: int, of: int = 0) -> None:
+        """A pass over so many rows begins, or over a part `of` so many, as in the Gram form."""
 
     def read(self, rows: int, block: int, blocks: int) -> None:
         """A block of so many rows is done, the `block`-th of `blocks`."""
@@ -42,15 +42,18 @@ class Bar(Progress):
                 "with: pip install 'slce-xp[progress]'"
             ) from error
         self._passes = passes
+        self._begun = 0  # rows
         self._pass = 0
         self._facts: dict[str, str] = {}
         self._bar: Any = tqdm(total=0, desc="slce_xp", unit="row", unit_scale=True)
 
-    def begin_pass(self, rows: int) -> None:
+    def begin_pass(self, rows: int, of: int = 0) -> None:
         """Another pass: the guess grows where there are more than planned."""
-        self._pass += 1
+        of = of or rows
+        self._begun += rows
+        self._pass = -(-self._begun // of)
         self._passes = max(self._passes, self._pass)
-        self._bar.total = self._bar.n + rows * (self._passes - self._pass + 1)
+        self._bar.total = self._passes * of
         self._bar.set_description(f"pass {self._pass} of about {self._passes}", refresh=False)
 
     def read(self, rows: int, block: int, blocks: int) -> None:

@@ -94,7 +94,7 @@ class RowReader(Matrix):
         except Exception as error:  # whatever a file, a network or a user's class raises
             raise OSError(
                 f"{self._name}[{start}:{stop}] could not be read ({type(error).__name__}: {error})."
-                " Check what holds these rows; the fit has changed nothing and can be repeated"
+                " Check what holds these rows; nothing was changed, and the call can be repeated"
             ) from error
         if tuple(rows.shape) != (stop - start, self.shape[1]):
             raise ValueError(

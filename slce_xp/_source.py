@@ -317,7 +317,7 @@ class StreamSource(ArraySource):
         return self.place.xp.concat(runs, axis=0)
 
     def _read(self, blocks: list[slice]) -> Generator[tuple[slice, Array]]:
-        self.progress.begin_pass(sum(block.stop - block.start for block in blocks))
+        self.progress.begin_pass(blocks[-1].stop - blocks[0].start, self.n)
         # Its end, by whatever way, waits for the one read that may be under way.
         with ThreadPoolExecutor(1, "slce_xp-reader") as reader:
             coming = reader.submit(self._reader.read, blocks[0])

@@ -27,7 +27,8 @@ def slce(
     Parameters
     ----------
     adata : anndata.AnnData, shape (n, d)
-        Cells × genes, in memory.
+        Cells × genes. Of one that is backed by a file X is read in blocks of cells; what is
+        written is in memory.
     label_key : str
         The column of `adata.obs` with the labels.
     n_components : int, "positive" or None
@@ -68,12 +69,12 @@ def slce(
     >>> cells.obsm["X_slce"].shape, cells.varm["SLCEs"].shape
     ((60, 2), (5, 2))
     """
-    _check_is_annotated(adata)
+    _check_is_annotated(adata, copy)
     labels = _labels(adata, label_key, fit_options.get("unlabeled"))
     X = _matrix(adata, layer)
     genes = _genes(adata, use_highly_variable)
     if genes is not None:
-        X = X[:, genes]
+        X = X[:, genes] if _xp.is_array(X) or _xp.is_sparse(X) else _Columns(X, genes)
 
     model = fit(X, labels, n_components, **fit_options)
     # CuPy's arrays, dense and sparse, have `get`. Any other X is on the host: so be the model.
@@ -96,15 +97,52 @@ def slce(
     return target if copy else None
 
 
-def _check_is_annotated(adata: Any) -> None:
+class _Columns:
+    """Some columns of what is read in rows.
+
+    Parameters
+    ----------
+    rows : object with ``shape``, ``dtype`` and ``rows[i:j]``
+    chosen : numpy.ndarray of bool, shape (d,)
+    """
+
+    def __init__(self, rows: Any, chosen: np.ndarray) -> None:
+        self._rows = rows
+        self._chosen = chosen
+        self.shape = (int(rows.shape[0]), int(chosen.sum()))
+        self.dtype = rows.dtype
+        self.chunks = getattr(rows, "chunks", None)
+
+    def __getitem__(self, index: slice) -> Any:
+        if hasattr(self._rows, "format"):  # sparse
+            return self._rows[index][:, self._chosen]
+        # Bit by bit: a plan that counts some genes has no room for all of them.
+        count = index.stop - index.start
+        step = max(count * self.shape[1] // self._chosen.shape[0], (self.chunks or (1,))[0])
+        block = np.empty((count, self.shape[1]), dtype=self.dtype)
+        for i in range(0, count, step):
+            rows = self._rows[index.start + i : min(index.start + i + step, index.stop)]
+            block[i : i + step] = rows[:, self._chosen]
+        return block
+
+
+def _check_is_annotated(adata: Any, copy: bool) -> None:
     if not all(hasattr(adata, name) for name in ("obs", "obsm", "varm", "uns", "layers")):
         raise TypeError(
             f"adata must be an AnnData; got {type(adata).__name__}. "
             "For a matrix and labels: slce_xp.fit(X, y)"
         )
-    if getattr(adata, "isbacked", False):
+    if not getattr(adata, "isbacked", False):
+        return
+    if adata.is_view:
         raise ValueError(
-            "adata must be in memory; got one that is backed by a file. Read it: adata.to_memory()"
+            "adata must be all of a file, or in memory; got a view of one that is backed by a "
+            "file, which nothing can be written into. Read the view: adata.to_memory()"
+        )
+    if copy:
+        raise ValueError(
+            "copy must be False for an adata that is backed by a file, of which there is one; got "
+            f"{copy!r}. Leave it out: what is written into adata is in memory, not in the file"
         )
 
 
@@ -136,6 +174,13 @@ def _matrix(adata: Any, layer: str | None) -> Any:
     X = adata.X if layer is None else adata.layers[layer]
     if X is None:
         raise ValueError("adata.X must hold a matrix; got None. Set it, or name a layer")
+    # Layers are in memory, always.
+    if layer is None and adata.isbacked and getattr(X, "format", "csr") != "csr":
+        raise ValueError(
+            f"adata.X must be dense or in compressed rows (CSR) to be read from a file; got "
+            f"{X.format.upper()}, of which each block of cells would take a reading of all of it. "
+            "Read it: adata.to_memory(), or store it as CSR"
+        )
     return X
 
 

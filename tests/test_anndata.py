@@ -1,5 +1,7 @@
 """Annotated matrices: what is written into them, and that a file holds it."""
 
+import tracemalloc
+
 import numpy as np
 import oracle
 import pandas as pd
@@ -8,6 +10,7 @@ import scipy.sparse as sp
 from conftest import make_backend
 
 import slce_xp
+from slce_xp import _plan, _rows, _source
 from slce_xp.anndata import slce
 
 ad = pytest.importorskip("anndata")
@@ -236,12 +239,128 @@ def test_errors_say_what_is_there():
         slce(ad.AnnData(obs=adata.obs))
 
 
-def test_a_file_that_is_not_read_is_refused(tmp_path):
-    cells().write_h5ad(tmp_path / "cells.h5ad")
-    backed = ad.read_h5ad(tmp_path / "cells.h5ad", backed="r")
-    with pytest.raises(ValueError, match=r"in memory.*adata\.to_memory\(\)"):
-        slce(backed)
-    backed.file.close()
+# ---------------------------------------------------------------- backed by a file
+
+
+@pytest.fixture
+def backed(tmp_path, monkeypatch):
+    """Write an annotated matrix, open it without reading X, and forbid that."""
+    opened = []
+
+    def open_backed(adata, mode="r"):
+        path = tmp_path / "backed.h5ad"
+        adata.write_h5ad(path)
+        opened.append(ad.read_h5ad(path, backed=mode))
+        return opened[-1]
+
+    monkeypatch.setattr(_plan, "READ_BLOCK", 20 * 8 * D)
+    monkeypatch.setattr(_source, "READ_BLOCK", 20 * 8 * D)
+    yield open_backed
+    for adata in opened:
+        adata.file.close()
+
+
+@pytest.fixture
+def longest(monkeypatch):
+    """The most rows that were read at a time."""
+    counts = [0]
+    read = _rows.RowReader.read
+
+    def spy(reader, block):
+        counts.append(block.stop - block.start)
+        return read(reader, block)
+
+    monkeypatch.setattr(_rows.RowReader, "read", spy)
+    return lambda: max(counts)
+
+
+@pytest.mark.parametrize("chosen", [None, np.arange(D) % 3 != 1], ids=["all genes", "some genes"])
+@pytest.mark.parametrize(
+    "kind",
+    [np.asarray, sp.csr_matrix, sp.csr_array, lambda x: x.astype(np.float32)],
+    ids=["dense", "csr matrix", "csr array", "float32"],
+)
+@pytest.mark.parametrize("mode", ["r", "r+"])
+def test_a_file_is_read_in_blocks(backed, longest, kind, chosen, mode):
+    adata = cells(kind(COUNTS))
+    if chosen is not None:
+        adata.var["highly_variable"] = chosen
+    there = backed(adata, mode)
+    assert slce(there, solver="krylov") is None
+    assert 0 < longest() < N
+    assert there.isbacked
+    slce(adata, solver="krylov")
+    tolerance = 1e-3 if adata.X.dtype == np.float32 else 1e-8
+    for name in ("obsm", "varm"):
+        one, two = getattr(there, name), getattr(adata, name)
+        assert one.keys() == two.keys()
+        for key in two:
+            assert type(one[key]) is np.ndarray
+            assert one[key].dtype == two[key].dtype
+            np.testing.assert_allclose(one[key], two[key], atol=tolerance)
+    facts, others = there.uns["slce"], adata.uns["slce"]
+    assert facts["params"] == others["params"]
+    np.testing.assert_allclose(facts["eigenvalues"], others["eigenvalues"], rtol=tolerance)
+    matrix = there.X[:]
+    matrix = matrix.toarray() if sp.issparse(matrix) else matrix
+    np.testing.assert_array_equal(matrix, COUNTS.astype(adata.X.dtype))
+
+
+def test_genes_that_are_left_out_take_no_memory(backed, monkeypatch):
+    rng = np.random.default_rng(92)
+    n, d = 3000, 400
+    adata = ad.AnnData(rng.standard_normal((n, d)))
+    adata.obs["cell_type"] = np.array(["B", "T"])[np.arange(n) % 2]
+    adata.X[::2, 0] += 9.0
+    adata.var["highly_variable"] = np.arange(d) % 20 == 0
+    there = backed(adata)
+    monkeypatch.setattr(_plan, "READ_BLOCK", 160_000)  # of 1000 cells
+    monkeypatch.setattr(_source, "READ_BLOCK", 160_000)
+    slce(there)  # what is imported is not counted
+    tracemalloc.start()
+    try:
+        slce(there)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 1_500_000  # all genes of a block would take 3.2 MB
+    slce(adata)
+    np.testing.assert_allclose(there.obsm["X_slce"], adata.obsm["X_slce"], atol=1e-9)
+
+
+@pytest.mark.parametrize("layer", ["dense", "csc"])
+def test_a_layer_of_a_backed_one_is_in_memory(backed, layer):
+    adata = cells(sp.csc_matrix(COUNTS))  # which is not asked for
+    adata.layers["dense"], adata.layers["csc"] = X, sp.csc_matrix(X)
+    there = backed(adata)
+    slce(there, layer=layer)
+    expected = slce_xp.fit(X, NAMES).transform(X)
+    np.testing.assert_allclose(there.obsm["X_slce"], expected, atol=1e-8)
+
+
+def test_a_backend_by_name_streams_a_backed_one(backed, longest):
+    with make_backend("torch"):
+        there = backed(cells())
+        slce(there, backend="torch")
+        assert 0 < longest() < N / 2
+        assert type(there.obsm["X_slce"]) is np.ndarray
+        expected = slce_xp.fit(X, NAMES).transform(X)
+        np.testing.assert_allclose(there.obsm["X_slce"], expected, atol=1e-9)
+
+
+def test_what_cannot_be_done_with_a_backed_one(backed):
+    there = backed(cells())
+    with pytest.raises(ValueError, match=r"copy must be False .*backed by a file.*got True"):
+        slce(there, copy=True)
+    with pytest.raises(ValueError, match=r"a view of one that is backed.*adata\.to_memory\(\)"):
+        slce(there[::2])
+    slce(there[::2].to_memory())
+    assert not there.obsm.keys()
+
+
+def test_compressed_columns_of_a_backed_one_are_refused(backed):
+    with pytest.raises(ValueError, match=r"adata\.X must be dense or .*CSR.*got CSC.*to_memory"):
+        slce(backed(cells(sp.csc_matrix(COUNTS))))
 
 
 # ---------------------------------------------------------------- other places

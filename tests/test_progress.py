@@ -1,0 +1,147 @@
+"""What a long fit tells: nothing, or passes, blocks, the residual and the time left."""
+
+import io
+import re
+import sys
+
+import numpy as np
+import oracle
+import pytest
+
+import slce_xp
+from slce_xp import _plan
+
+tqdm = pytest.importorskip("tqdm")
+X, y = oracle.blobs(300, 40, 5, seed=72)
+
+
+class Rows:
+    shape, dtype = X.shape, X.dtype
+
+    def __getitem__(self, index):
+        return X[index]
+
+
+@pytest.fixture
+def told(monkeypatch):
+    """Every line that a bar draws, into a list, and the bars; tqdm spares none of them."""
+    bars = []
+    auto = pytest.importorskip("tqdm.auto")
+
+    class Drawn(tqdm.tqdm):
+        def __init__(self, *args, **options):
+            self.lines, self.states = [], []
+            bars.append(self)
+            super().__init__(*args, file=io.StringIO(), mininterval=0, miniters=0, **options)
+
+        def display(self, *args, **options):
+            self.lines.append(str(self))
+            self.states.append((self.n, self.total))
+
+    monkeypatch.setattr(auto, "tqdm", Drawn)
+    monkeypatch.setattr(_plan, "READ_BLOCK", 64 * 8 * 40)
+    return bars
+
+
+@pytest.mark.parametrize("data", [X, Rows()], ids=["memory", "blocks"])
+def test_a_fit_is_quiet_by_default(told, capfd, data):
+    slce_xp.fit(data, y)
+    slce_xp.fit(data, y, solver="krylov", progress=False)
+    assert capfd.readouterr() == ("", "")
+    assert not told
+
+
+def test_a_bar_comes_on_the_terminal_s_stderr_when_asked_for(capfd):
+    slce_xp.fit(Rows(), y, solver="krylov", progress=True)
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert re.search(r"\d+ passes: 100%.*\[.*<.*, block=1/1, residual=\d\.\de-\d\d\]", err)
+
+
+def test_the_bar_tells_passes_blocks_residual_and_the_time_left(told):
+    model = slce_xp.fit(Rows(), y, solver="krylov", progress=True)
+    (bar,) = told
+    text = "\n".join(bar.lines)
+    planned = 1 + _plan.TYPICAL_PASSES
+    for number in range(1, 1 + model.passes):
+        assert f"pass {number} of about {planned}: " in text
+        assert re.search(rf"pass {number} of about .*block=3/5", text)
+    assert re.search(r"\[00:0\d<00:\d\d, ", text)  # passed < left
+    residuals = re.findall(r"residual=(\S+?)[],]", text)
+    assert residuals[0] == f"{model.history[0]:.1e}"
+    assert bar.lines[-1].startswith(f"{1 + model.passes} passes: 100%")
+
+
+def test_fewer_passes_than_planned_fill_the_bar(told):
+    model = slce_xp.fit(Rows(), y, solver="krylov", progress=True)
+    assert model.passes < _plan.TYPICAL_PASSES
+    (bar,) = told
+    assert bar.disable  # closed
+    assert bar.n == bar.total == 300 * (1 + model.passes)
+    totals = [total for n, total in bar.states if 0 < n < bar.n]
+    assert set(totals) == {300 * (1 + _plan.TYPICAL_PASSES)}
+
+
+def test_more_passes_than_planned_let_it_grow(monkeypatch, told):
+    monkeypatch.setattr(_plan, "TYPICAL_PASSES", 1)
+    model = slce_xp.fit(Rows(), y, solver="krylov", progress=True)
+    assert model.passes > 1
+    (bar,) = told
+    assert all(n <= total for n, total in bar.states)
+    assert f"pass {1 + model.passes} of about {1 + model.passes}: " in "\n".join(bar.lines)
+    assert bar.n == bar.total == 300 * (1 + model.passes)
+
+
+@pytest.mark.parametrize("data", [X, Rows()], ids=["memory", "blocks"])
+@pytest.mark.parametrize("solver", ["scatter", "gram", "krylov"])
+def test_the_passes_are_counted_in_every_form(monkeypatch, told, solver, data):
+    monkeypatch.setattr(_plan, "PANEL_BYTES", 64 * 8 * 40)  # five panels
+    model = slce_xp.fit(data, y, "positive", solver=solver, progress=True)
+    (bar,) = told
+    assert all(n <= total for n, total in bar.states)
+    steps = [re.match(r"pass (\d+) of about (\d+)", line) for line in bar.lines]
+    passes = max(int(step[1]) for step in steps if step)
+    if solver == "krylov":
+        assert passes == 1 + model.passes
+    elif data is X:
+        assert passes == {"scatter": 1, "gram": 3}[solver]
+    else:
+        assert passes == model.plan.passes
+    word = "pass" if passes == 1 else "passes"
+    assert bar.lines[-1].startswith(f"{passes} {word}: 100%")
+
+
+@pytest.mark.parametrize("error", [RuntimeError("no"), KeyboardInterrupt()])
+def test_an_error_closes_it(told, error):
+    class Broken(Rows):
+        def __getitem__(self, index):
+            if index.start == 128:
+                raise error
+            return X[index]
+
+    with pytest.raises((OSError, KeyboardInterrupt)):
+        slce_xp.fit(Broken(), y, progress=True)
+    (bar,) = told
+    assert bar.disable
+    assert bar.n == 128  # of two blocks, and no more was claimed
+
+
+def test_what_is_refused_shows_no_bar(told):
+    with pytest.raises(ValueError, match="same number"):
+        slce_xp.fit(Rows(), y[:-1], progress=True)
+    with pytest.raises(MemoryError):
+        slce_xp.fit(Rows(), y, max_memory=10, progress=True)
+    assert not told
+
+
+def test_tqdm_that_is_missing_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "tqdm.auto", None)
+    with pytest.raises(ImportError, match=r"progress=True needs tqdm.*pip install 'slce-xp\[prog"):
+        slce_xp.fit(Rows(), y, progress=True)
+    slce_xp.fit(Rows(), y)  # which needs none
+
+
+def test_the_answer_is_the_same(told):
+    quiet = slce_xp.fit(Rows(), y, solver="krylov")
+    told_of = slce_xp.fit(Rows(), y, solver="krylov", progress=True)
+    np.testing.assert_array_equal(quiet.components, told_of.components)
