@@ -251,8 +251,8 @@ class Model:
     def _embedding(self, source: ArraySource) -> Callable[[Array], Array]:
         """What is done with rows of X, in the dtype of their source."""
         xp, _ = self._place
-        axes = xp.astype(self.components.T, source.dtype)
-        mean = xp.astype(self.mean, source.dtype)
+        axes = xp.astype(self.components.T, source.dtype, copy=False)
+        mean = xp.astype(self.mean, source.dtype, copy=False)
         if source.is_sparse:
             return lambda rows: (axes.T @ rows.T).T - mean @ axes
         # Centred block by block: X·Aᵀ − mean·Aᵀ would lose digits far from the origin.

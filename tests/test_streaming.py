@@ -528,6 +528,24 @@ def test_host_data_larger_than_the_device_stream_through_it(xp, monkeypatch, sol
     assert_same(model.to("numpy"), memory, 1e-3)
 
 
+@pytest.mark.parametrize("xp", SPARSE, indirect=True)
+def test_sparse_host_data_larger_than_the_device_stream_through_it(xp, monkeypatch):
+    if xp.name == "numpy":
+        pytest.skip("there is no device to go to")
+    values, labels = sparse_counts(3000, 200, 4)
+    whole = sp.csr_array(values)
+    monkeypatch.setattr(_plan, "LEAST_BLOCK", 2**14)  # of what is made beside a block
+    monkeypatch.setattr(_plan, "WIDE_WIDTH", 4)
+    size = whole.data.nbytes + whole.indices.nbytes + whole.indptr.nbytes
+    give_back = limit_room(xp, monkeypatch, size // 2)
+    try:
+        model = fit_there(xp, whole, labels, "positive", solver="krylov")
+    finally:
+        give_back()
+    assert model.plan.where == "blocks"
+    oracle.assert_leading(model, xp, oracle.matrix(values, labels), "float64", 3)
+
+
 def peak_of(call):
     tracemalloc.start()
     try:
