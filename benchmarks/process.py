@@ -7,11 +7,12 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
 # Between looks at another process: it takes a few of them to allocate anything large.
-WATCH_SECONDS = 0.005
+WATCH_SECONDS = 0.01
 
 
 def in_own_process(
@@ -64,7 +65,7 @@ def _watch(process: subprocess.Popen, most: dict[str, int]) -> None:
     while process.returncode is None:
         for name, size in memory_of(process.pid).items():
             most[name] = max(size, most.get(name, 0))
-        threading.Event().wait(WATCH_SECONDS)
+        time.sleep(WATCH_SECONDS)
 
 
 def memory_of(pid: int | str = "self") -> dict[str, int]:
