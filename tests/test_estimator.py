@@ -8,6 +8,8 @@ import subprocess
 import sys
 import warnings
 
+import dask
+import dask.array as da
 import joblib
 import numpy as np
 import oracle
@@ -532,3 +534,40 @@ def test_words_are_counted_in_a_pipeline():
     kinds = ["fruit", "fruit", "fruit", "car", "car", "car"] * 4
     pipeline = make_pipeline(CountVectorizer(), SLCE(), KNeighborsClassifier(3))
     assert cross_val_score(pipeline, texts, kinds, cv=3).mean() == 1.0
+
+
+# ---------------------------------------------------------------- data that are not here
+
+
+def test_rows_of_a_file_are_read_in_blocks(tmp_path):
+    np.save(tmp_path / "X.npy", X)
+    rows = np.load(tmp_path / "X.npy", mmap_mode="r")
+    slce = SLCE().fit(rows, Y)
+    assert slce.model_.plan.where == "blocks"
+    np.testing.assert_allclose(slce.components_, SLCE().fit(X, Y).components_, atol=1e-12)
+    np.testing.assert_allclose(slce.transform(rows), slce.transform(X), atol=1e-12)
+    narrow = np.lib.format.open_memmap(tmp_path / "Z.npy", "w+", X.dtype, (60, 4))
+    with pytest.raises(ValueError, match="4 features, but SLCE is expecting 5"):
+        slce.transform(narrow)
+
+
+def test_a_dask_array_stays_one():
+    x = da.from_array(X, chunks=(17, 2))
+    slce = SLCE().fit(x, Y)
+    assert slce.model_.plan.where == "cluster"
+    np.testing.assert_allclose(slce.components_, SLCE().fit(X, Y).components_, atol=1e-12)
+    with dask.config.set(scheduler=refuse):
+        embedding = slce.transform(x)
+        assert isinstance(slce.inverse_transform(embedding), da.Array)
+    np.testing.assert_allclose(embedding.compute(), slce.transform(X), atol=1e-12)
+
+
+def refuse(*args, **options):
+    raise AssertionError("something was computed")
+
+
+def test_batches_may_be_dask_arrays_and_files(tmp_path):
+    np.save(tmp_path / "X.npy", X[30:])
+    slce = SLCE().partial_fit(da.from_array(X[:30], chunks=(7, 3)), Y[:30])
+    slce.partial_fit(np.load(tmp_path / "X.npy", mmap_mode="r"), Y[30:])
+    np.testing.assert_allclose(slce.components_, SLCE().fit(X, Y).components_, atol=1e-12)
