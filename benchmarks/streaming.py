@@ -96,7 +96,7 @@ class PassClock(Progress):
         self.reads: list[float] = []
         self.passes: list[float] = []
 
-    def begin_pass(self, rows: int) -> None:
+    def begin_pass(self, rows: int, of: int = 0) -> None:
         """Read the file, and begin."""
         self.close()
         time.sleep(SETTLE_SECONDS)
