@@ -225,6 +225,18 @@ def test_any_number_of_components(blocks_of, solver, k):
     assert model.n_components == {None: K - 1, "positive": K - 1, D: D}[k]
 
 
+@pytest.mark.parametrize("n", [2, 3, 7, 9])
+@pytest.mark.parametrize("d", [1, 3])
+@pytest.mark.parametrize("solver", FORMS)
+def test_a_few_rows(blocks_of, solver, n, d):
+    rng = np.random.default_rng(74)
+    values = rng.standard_normal((n, d)) + 10.0 * (np.arange(n) % 2)[:, None]
+    blocks_of(2, 8 * d)
+    model = slce_xp.fit(Rows(values), np.arange(n) % 2, solver=solver)
+    assert_same(model, slce_xp.fit(values, np.arange(n) % 2, solver=solver), 1e-8)
+    np.testing.assert_allclose(model.transform(Rows(values)), model.transform(values), atol=1e-12)
+
+
 @pytest.mark.filterwarnings("ignore:n_components=60")
 def test_the_null_space_of_wide_data_by_panels(blocks_of):
     values, labels = oracle.blobs(41, 90, 3, seed=65)
@@ -567,7 +579,7 @@ def test_the_peak_on_the_host_is_within_the_plan(monkeypatch, tmp_path, solver, 
     rows = as_npy(values.astype(stored), tmp_path / "X.npy")
     del values
     monkeypatch.setattr(_plan, "WIDE_WIDTH", 8)
-    allowed = n * d * (4 if stored == "float32" else 8) // 3  # of X
+    allowed = n * d * (4 if stored == "float32" else 8) // 2  # of X
     options = {"solver": solver, "max_memory": allowed}
     slce_xp.fit(rows[:100], labels[:100], 2, **options)  # what is imported is not counted
     peak, model = peak_of(lambda: slce_xp.fit(rows, labels, 2, **options))
@@ -729,7 +741,8 @@ def test_one_row_and_none():
 
 
 INTERRUPTED = """
-import sys, threading, time
+import signal, sys, threading, time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell may have turned off
 import numpy as np, slce_xp
 from slce_xp import _plan, _source
 _plan.READ_BLOCK = _source.READ_BLOCK = 37 * 8 * 17
@@ -739,28 +752,27 @@ class Slow:
     def __getitem__(self, index):
         if threading.current_thread() is not threading.main_thread():
             Slow.read += 1
-            if Slow.read == 10:
+            if Slow.read == 150:
                 print("reading", flush=True)
-            time.sleep(0.05)
+            if Slow.read >= 150:
+                time.sleep(0.5)  # to be in the middle of it for long enough
         return X[index]
 y = np.arange(len(X)) % 3
 try:
     if sys.argv[2] == "fit":
-        slce_xp.fit(Slow(), y, solver="krylov", tol=1e-15, max_iter=10**6)
+        slce_xp.fit(Slow(), y, solver="krylov")
     else:
-        model = slce_xp.fit(X, y)
-        Slow.shape, X = (10**6, 17), np.resize(X, (10**6, 17))
-        model.transform(Slow(), out=sys.argv[2])
+        slce_xp.fit(X, y).transform(Slow(), out=sys.argv[2])
 except KeyboardInterrupt:
-    left = [t.name for t in threading.enumerate() if t.name.startswith("slce_xp")]
-    print("left:", left, Slow.read, flush=True)
+    print([t.name for t in threading.enumerate() if t.name.startswith("slce_xp")], flush=True)
     raise
 """
 
 
 @pytest.mark.parametrize("target", ["fit", "Z.npy", "Z.zarr"])
 def test_an_interrupt_from_the_keyboard_leaves_nothing_behind(tmp_path, target):
-    np.save(tmp_path / "X.npy", X)
+    rows = 37 * (100 if target == "fit" else 300)  # it is in the middle of its second or only pass
+    np.save(tmp_path / "X.npy", np.resize(X, (rows, D)))
     process = subprocess.Popen(
         [sys.executable, "-W", "error", "-c", INTERRUPTED, "X.npy", target],
         cwd=tmp_path,
@@ -777,8 +789,7 @@ def test_an_interrupt_from_the_keyboard_leaves_nothing_behind(tmp_path, target):
     finally:
         process.kill()
         process.wait()
-    assert out.startswith("left: [] ")
-    assert int(out.split()[-1]) <= 14  # it did not read on to the end
+    assert out == "[]\n"
     assert err.rstrip().endswith("KeyboardInterrupt")
     assert process.returncode == -signal.SIGINT
     assert os.listdir(tmp_path) == ["X.npy"]
@@ -787,15 +798,23 @@ def test_an_interrupt_from_the_keyboard_leaves_nothing_behind(tmp_path, target):
 # ---------------------------------------------------------------- real data
 
 
-@pytest.mark.parametrize("name", ["mnist", "coil20", "tcga_luad"])
-def test_real_data_agree_with_memory(data_folder, tmp_path, blocks_of, name):
+@pytest.mark.parametrize(
+    ("name", "solver"),
+    [
+        ("mnist", "scatter"),
+        ("coil20", "scatter"),
+        ("coil20", "krylov"),
+        ("tcga_luad", "gram"),
+        ("tcga_luad", "krylov"),
+    ],
+)
+def test_real_data_agree_with_memory(data_folder, tmp_path, blocks_of, name, solver):
     values, labels = load_set(data_folder, name)
     values = values.astype(np.float64, order="C")
     values = np.log2(values + 1.0) if name == "tcga_luad" else values
     n, d = values.shape
     rows = as_npy(values, tmp_path / "X.npy")
     blocks_of(max(61, n // 12 + 1), 8 * d)  # the last block is ragged
-    solver = {"mnist": "scatter", "coil20": "krylov", "tcga_luad": "gram"}[name]
     options = {"solver": solver, "tol": 1e-11}
     model = slce_xp.fit(rows, labels, **options)
     memory = slce_xp.fit(values, labels, **options)
