@@ -43,14 +43,18 @@ def write(
 def _whole_or_not_at_all(path: Path) -> Iterator[Path]:
     """A temporary name beside `path`, which takes its place in the end, or goes."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    aside = path.with_name(f".{path.name}.{os.getpid()}.old")
     try:
         yield temporary
         if path.is_dir() and temporary.is_dir():
-            shutil.rmtree(path)  # a folder takes the place of nothing but an empty one
+            path.replace(aside)  # a folder takes the place of nothing but an empty one
         temporary.replace(path)
     finally:
-        if temporary.is_dir():
-            shutil.rmtree(temporary)
+        if aside.is_dir() and not path.exists():
+            aside.replace(path)
+        for folder in (temporary, aside):
+            if folder.is_dir():
+                shutil.rmtree(folder)
         temporary.unlink(missing_ok=True)
 
 

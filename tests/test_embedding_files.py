@@ -2,6 +2,8 @@
 
 import errno
 import os
+import pathlib
+import shutil
 import subprocess
 import sys
 
@@ -242,6 +244,38 @@ def test_a_disk_that_is_found_full_in_the_end_leaves_nothing(monkeypatch, tmp_pa
     assert caught.value.errno == errno.ENOSPC
     assert os.listdir(tmp_path) == ["Z.npy"]
     np.testing.assert_allclose(np.load(path), MODEL.transform(X[:10]), atol=1e-12)
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_what_was_there_is_given_up_last(monkeypatch, tmp_path, rows, suffix):
+    path = tmp_path / f"Z{suffix}"
+    MODEL.transform(X[:10], path)
+    replace = pathlib.Path.replace
+
+    def interrupted(source, target):
+        if source.suffix == ".tmp":
+            raise KeyboardInterrupt
+        return replace(source, target)
+
+    monkeypatch.setattr(pathlib.Path, "replace", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        MODEL.transform(rows, path)
+    assert os.listdir(tmp_path) == [path.name]
+    np.testing.assert_allclose(opened(path), MODEL.transform(X[:10]), atol=1e-12)
+
+
+def test_the_old_folder_goes_when_the_new_one_is_there(monkeypatch, tmp_path, rows):
+    path = tmp_path / "Z.zarr"
+    MODEL.transform(X[:10], path)
+
+    def interrupted(_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(shutil, "rmtree", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        MODEL.transform(rows, path)
+    monkeypatch.undo()
+    np.testing.assert_allclose(opened(path), MODEL.transform(X), atol=1e-12)
 
 
 LIMITED = """
