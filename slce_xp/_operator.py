@@ -259,7 +259,12 @@ class CentroidOperator(ScatterOperator):
         return self._without_mean(rows.T).T
 
     def _centred_rows(self, rows: Array) -> Array:
-        return self._moments.shifted(rows) - self._moments.offset
+        shift, offset = self._moments.shift, self._moments.offset
+        if shift is None:
+            return rows - offset
+        rows = rows - shift
+        rows -= offset
+        return rows
 
     def _centred_columns(self, block: slice, columns: Array) -> Array:
         if self._moments.shift is None:

@@ -68,6 +68,8 @@ def _as_array(X: Any, name: str) -> Array:
         return X
     if _rows.gives_rows(X):
         return _rows.RowReader(X, name)
+    if len(getattr(X, "shape", (0, 0))) != 2:
+        return X  # refused for its shape, before all of it is loaded
     if hasattr(X, "__array__") or hasattr(X, "__len__"):
         try:
             return np.asarray(X)

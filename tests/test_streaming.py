@@ -822,3 +822,16 @@ def test_real_data_agree_with_memory(data_folder, tmp_path, blocks_of, name, sol
     np.testing.assert_allclose(
         model.eigenvalues, memory.eigenvalues, atol=1e-8 * memory.eigenvalues[0]
     )
+
+
+def test_what_has_another_number_of_dimensions_is_refused_unread():
+    class Images:
+        shape, dtype = (1000, 28, 28), np.dtype("uint8")
+
+        def __getitem__(self, index):
+            raise AssertionError("read")
+
+        __array__ = __len__ = __getitem__
+
+    with pytest.raises(ValueError, match=r"two-dimensional.*got shape \(1000, 28, 28\)"):
+        slce_xp.fit(Images(), np.arange(1000) % 2)
