@@ -10,6 +10,7 @@ import importlib
 import json
 import os
 import shutil
+import threading
 import zipfile
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -42,20 +43,20 @@ def write(
 @contextlib.contextmanager
 def _whole_or_not_at_all(path: Path) -> Iterator[Path]:
     """A temporary name beside `path`, which takes its place in the end, or goes."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    aside = path.with_name(f".{path.name}.{os.getpid()}.old")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}.tmp")
+    old = temporary.with_suffix(".old")
     try:
         yield temporary
         if path.is_dir() and temporary.is_dir():
-            path.replace(aside)  # a folder takes the place of nothing but an empty one
+            path.replace(old)  # a folder takes the place of nothing but an empty one
         temporary.replace(path)
     finally:
-        if aside.is_dir() and not path.exists():
-            aside.replace(path)
-        for folder in (temporary, aside):
-            if folder.is_dir():
-                shutil.rmtree(folder)
-        temporary.unlink(missing_ok=True)
+        if old.exists() and not path.exists():
+            old.replace(path)
+        for leftover in (temporary, old):
+            if leftover.is_dir() and not leftover.is_symlink():
+                shutil.rmtree(leftover)
+            leftover.unlink(missing_ok=True)
 
 
 def write_rows(
@@ -145,6 +146,7 @@ def _write_zarr(path: Path, shape: tuple[int, int], dtype: np.dtype, blocks: Any
             f"out={str(path)!r} needs zarr, which cannot be imported here ({error}); install it "
             "with: pip install zarr, or write to a .npy file"
         ) from error
+    _check_replaceable(zarr, path)
     with _whole_or_not_at_all(path) as temporary:
         rows_per_chunk = max(1, min(shape[0], 2**20 // max(1, shape[1] * dtype.itemsize)))
         chunks = (rows_per_chunk, max(1, shape[1]))
@@ -154,6 +156,20 @@ def _write_zarr(path: Path, shape: tuple[int, int], dtype: np.dtype, blocks: Any
             with _writing(path):
                 array[block.start : block.stop] = rows
     return zarr.open(str(path), mode="r")
+
+
+def _check_replaceable(zarr: Any, path: Path) -> None:
+    """Of folders only those of an array are replaced: a group may hold all that there is."""
+    if not path.is_dir() or not any(path.iterdir()):
+        return
+    try:
+        zarr.open_array(str(path), mode="r")
+    except Exception as error:  # each release has errors of its own
+        raise ValueError(
+            f"out must name a new folder, or one with a zarr array to replace; {str(path)!r} holds "
+            "something else, which would be lost. Choose another name, or write into an array of "
+            "a group: out=group['Z']"
+        ) from error
 
 
 def _whole_chunks(blocks: Any, length: int) -> Iterator[tuple[slice, np.ndarray]]:

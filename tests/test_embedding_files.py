@@ -6,6 +6,7 @@ import pathlib
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import oracle
@@ -206,6 +207,21 @@ def test_a_folder_that_is_not_there_is_named(tmp_path):
         MODEL.transform(X, tmp_path / "nowhere" / "Z.npy")
 
 
+@pytest.mark.parametrize("kind", ["a zarr group", "another folder"])
+def test_folders_that_hold_more_than_an_array_are_not_replaced(tmp_path, kind):
+    path = tmp_path / "data.zarr"
+    if kind == "a zarr group":
+        group = pytest.importorskip("zarr").open_group(str(path), mode="w")
+        group.create_array("X", shape=X.shape, dtype=X.dtype)[:] = X
+    else:
+        path.mkdir()
+        (path / "notes.txt").write_text("all that there is")
+    before = sorted(path.rglob("*"))
+    with pytest.raises(ValueError, match=r"out must name a new folder.*data\.zarr.*another name"):
+        MODEL.transform(X, path)
+    assert sorted(path.rglob("*")) == before
+
+
 def test_zarr_that_is_missing_is_named(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "zarr", None)
     with pytest.raises(ImportError, match=r"out='.*Z\.zarr' needs zarr.*pip install.*\.npy"):
@@ -228,6 +244,23 @@ def test_a_failure_leaves_what_was_there(tmp_path, suffix, before, error):
     assert os.listdir(tmp_path) == [path.name] * before
     if before:
         np.testing.assert_allclose(opened(path), MODEL.transform(X[:10]), atol=1e-12)
+
+
+def test_a_folder_that_cannot_take_its_place_leaves_the_old_one(monkeypatch, tmp_path):
+    path = tmp_path / "Z.zarr"
+    MODEL.transform(X[:10], path)
+    replace = Path.replace
+
+    def fail(this, target):
+        if this.suffix == ".tmp":
+            raise KeyboardInterrupt
+        return replace(this, target)
+
+    monkeypatch.setattr(Path, "replace", fail)
+    with pytest.raises(KeyboardInterrupt):
+        MODEL.transform(X, path)
+    assert os.listdir(tmp_path) == [path.name]
+    np.testing.assert_allclose(opened(path), MODEL.transform(X[:10]), atol=1e-12)
 
 
 def test_a_disk_that_is_found_full_in_the_end_leaves_nothing(monkeypatch, tmp_path, rows):
