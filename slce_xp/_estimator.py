@@ -181,7 +181,8 @@ class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  #
         )
         if self.backend is not None:
             model = model.to(*_xp.place_of(_validate.as_matrix(X)))
-        self.__dict__.pop("statistics_", None)
+        for name in ("statistics_", "n_samples_seen_"):
+            self.__dict__.pop(name, None)
         return self._adopt(model)
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> SLCE:

@@ -264,6 +264,7 @@ def test_fit_begins_anew_and_so_does_a_clone():
     slce = SLCE().partial_fit(X + 5.0, Y).fit(X, Y)
     assert_same(slce, slce_xp.fit(X, Y), 1e-15)
     assert not hasattr(slce, "statistics_")
+    assert not hasattr(slce, "n_samples_seen_")
     assert_same(slce.partial_fit(X, Y), slce_xp.fit(X, Y), 1e-12)
     with pytest.raises(NotFittedError):
         check_is_fitted(clone(slce))
