@@ -118,7 +118,9 @@ def _make_plan(
     matrix: Any, place: Place, problem: Problem, max_memory: int | str | None
 ) -> tuple[Any, Problem, Limits, Plan]:
     memory = _plan.parse_bytes(max_memory)
-    kept = 2 * 8 * problem.d**2  # what was there, and what this batch adds, as float64
+    # Two of float64, what was there and what this batch adds, beside four that the plan has: of
+    # the dtype of X, where a merge and a solve take float64.
+    kept = (2 * 8 + 4 * (8 - problem.itemsize)) * problem.d**2
     left = None if memory is None else memory - kept
     try:
         if left is not None and left <= 0:
@@ -216,10 +218,10 @@ def _about(moments: Moments, shift: Array) -> Moments:
         weighted = weighted - factor * rest
         weight -= factor * rest_weight
         square = square - 2.0 * xp.sum(rest * step) + rest_weight * xp.sum(step * step)
-    cross = weighted[:, None] * step[None, :]
+    # second − q·stepᵀ − step·qᵀ + Q·step·stepᵀ, the last of them in halves.
+    cross = (weighted - 0.5 * weight * step)[:, None] * step[None, :]
     second = moments.second - cross
     second -= cross.T
-    second += (weight * step)[:, None] * step[None, :]
     return dataclasses.replace(
         moments,
         shift=shift,

@@ -1,6 +1,7 @@
 """partial_fit and merge: batches in any order are as good as all samples at once."""
 
 import pickle
+import tracemalloc
 
 import numpy as np
 import oracle
@@ -306,6 +307,28 @@ def test_what_needs_too_much_memory_is_refused_before_any_work():
         SLCE(max_memory="100MB").partial_fit(broken, np.arange(50) % 2)
     with pytest.raises(MemoryError, match=r"d × d matrices.*scatter"):
         SLCE(max_memory="200MB").partial_fit(broken, np.arange(50) % 2)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_batches_and_their_solve_stay_within_the_memory_allowed(dtype):
+    d, codes = 400, np.arange(150) % 3
+    rows = np.random.default_rng(0).standard_normal((150, d)).astype(dtype)
+    allowed = 10**6
+    while True:  # the least that is not refused
+        try:
+            SLCE(max_memory=allowed).partial_fit(rows, codes)
+            break
+        except MemoryError:
+            allowed += allowed // 20
+    tracemalloc.start()
+    try:
+        slce = SLCE(max_memory=allowed)
+        for _ in range(3):
+            slce.partial_fit(rows, codes)
+        slce.transform(rows[:1])
+        assert tracemalloc.get_traced_memory()[1] <= allowed
+    finally:
+        tracemalloc.stop()
 
 
 def test_balanced_weights_are_refused_with_the_reason():
