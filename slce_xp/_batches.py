@@ -147,7 +147,7 @@ def merge(a: Statistics, b: Statistics) -> Statistics:
     """The statistics of the samples of both."""
     _check_alike(a, b)
     try:
-        classes = np.unique(np.concatenate([a.classes, b.classes]))
+        classes = _union(a.classes, b.classes)
     except TypeError as error:
         raise TypeError(
             f"y must hold labels of one kind in all batches ({error}); make them all strings or "
@@ -174,6 +174,14 @@ def merge(a: Statistics, b: Statistics) -> Statistics:
         precision,
         a.are_all,
     )
+
+
+def _union(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Labels of either; NumPy would make strings of numbers beside strings, in silence."""
+    if not (a.shape[0] and b.shape[0]):  # of no label the kind does not matter
+        return a if a.shape[0] else b
+    mixed = (a.dtype.kind in "UST") != (b.dtype.kind in "UST")
+    return np.unique(np.concatenate([a, b], dtype=object if mixed else None))
 
 
 def _check_alike(a: Statistics, b: Statistics) -> None:

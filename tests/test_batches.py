@@ -189,6 +189,14 @@ def test_labels_of_another_kind_are_refused():
     slce = SLCE().partial_fit(X, np.array(Y, dtype=object))
     with pytest.raises(TypeError, match="labels of one kind in all batches"):
         slce.partial_fit(X, np.array(CODES.tolist(), dtype=object))
+    with pytest.raises(TypeError, match="labels of one kind in all batches"):
+        SLCE().partial_fit(X, Y).partial_fit(X, CODES)
+
+
+def test_a_batch_without_labels_tells_no_kind_of_them():
+    slce = SLCE(unlabeled="missing").partial_fit(X[:5], np.full(5, np.nan))
+    slce.partial_fit(X[5:], CODES[5:])
+    assert slce.classes_.dtype == CODES.dtype
 
 
 # ---------------------------------------------------------------- stop, go on, merge
