@@ -91,6 +91,8 @@ class RowReader(Matrix):
                 rows = Sparse.of(rows)
             elif not _xp.is_array(rows):
                 rows = np.asarray(rows)
+        except MemoryError:
+            raise  # no fault of these rows
         except Exception as error:  # whatever a file, a network or a user's class raises
             raise OSError(
                 f"{self._name}[{start}:{stop}] could not be read ({type(error).__name__}: {error})."

@@ -721,6 +721,17 @@ def test_blocks_that_are_no_numbers_are_refused():
         slce_xp.fit(data, y)
 
 
+def test_a_block_that_finds_no_memory_says_so():
+    class TooMuch:
+        shape, dtype = X.shape, X.dtype
+
+        def __getitem__(self, index):
+            return np.empty(10**15) if index.start else X[index]
+
+    with pytest.raises(MemoryError, match=r"ran out of memory.*max_memory"):
+        slce_xp.fit(TooMuch(), y)
+
+
 def test_a_file_that_ends_too_soon_is_named(blocks_of, tmp_path):
     rows = as_npy(X, tmp_path / "X.npy")
     os.truncate(tmp_path / "X.npy", 128 + 100 * 8 * D)
