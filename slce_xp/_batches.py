@@ -80,7 +80,8 @@ def add_up(
     if isinstance(class_weight, str):
         raise ValueError(
             f"class_weight must be None or a dict of weights by label for batches, for the size of "
-            f"a class is known after the last one; got {class_weight!r}"
+            f"a class is known after the last one; got {class_weight!r}. Give the weights, or fit "
+            "all samples at once"
         )
     matrix = _validate.as_matrix(X)
     _validate.check_sizes(matrix)
@@ -188,13 +189,14 @@ def _check_alike(a: Statistics, b: Statistics) -> None:
     d, other = a.moments.sums.shape[1], b.moments.sums.shape[1]
     if d != other:
         raise ValueError(
-            f"X must have the same features in all batches; got {d} and {other} of them"
+            f"X must have the same features in all batches; got {d} and {other} of them. Select "
+            "the same columns in each"
         )
     _validate.check_same_place(b.moments.sums, _xp.place_of(a.moments.sums), "the other's X")
     if a.moments.unlabeled_weight != b.moments.unlabeled_weight:
         raise ValueError(
             "unlabeled_weight must be the same for all batches; got "
-            f"{a.moments.unlabeled_weight} and {b.moments.unlabeled_weight}"
+            f"{a.moments.unlabeled_weight} and {b.moments.unlabeled_weight}. Begin anew with one"
         )
 
 

@@ -276,7 +276,10 @@ def _rows_of(chunk: Any, dtype: Any, shifts: tuple[Array, ...] = ()) -> Array:
     """A chunk to compute with: dense and shifted, or Sparse."""
     if _xp.is_sparse(chunk):
         if shifts:  # which would fill it
-            raise TypeError("X must have dense chunks, or sparse ones, throughout; it has both")
+            raise TypeError(
+                "X must have dense chunks, or sparse ones, throughout; it has both. Make them "
+                "alike with X.map_blocks"
+            )
         return Sparse.of(chunk).astype(dtype)
     rows = _xp.place_of(chunk).xp.astype(chunk, dtype, copy=False)
     for shift in shifts:

@@ -101,7 +101,8 @@ class RowReader(Matrix):
         if tuple(rows.shape) != (stop - start, self.shape[1]):
             raise ValueError(
                 f"{self._name}[{start}:{stop}] must have shape {(stop - start, self.shape[1])}, as "
-                f"{self._name}.shape = {self.shape} says; got {tuple(rows.shape)}"
+                f"{self._name}.shape = {self.shape} says; got {tuple(rows.shape)}. Let it give "
+                "just the rows that it is asked for, with all columns"
             )
         return rows
 
