@@ -417,8 +417,8 @@ def _estimate(form: str, problem: Problem, solver: str, limits: Limits) -> Plan:
         rows = _typical_rows(n_classes, width, wide_passes, problem.basis_length)
         flops += TYPICAL_PASSES * reading + 4.0 * entries * rows
     peak = _peak(form, problem, width, wide_passes)
-    if stored is not None:
-        peak += width * max(n, d) * item  # there a pass is by rows
+    if stored is not None and not problem.by_rows:
+        peak += width * max(n, d) * item  # a pass is by rows, with products of either length
     block = 0 if form == "gram" else block_bytes(n, d, item)  # that has one anyway
     read_rows = 0
     if problem.where == BLOCKS:

@@ -586,6 +586,20 @@ def test_the_peak_on_the_host_is_within_the_plan(monkeypatch, tmp_path, solver, 
     assert peak <= model.plan.most_bytes <= allowed
 
 
+@pytest.mark.parametrize("solver", ["scatter", "krylov"])
+def test_the_peak_of_sparse_blocks_is_within_the_plan(monkeypatch, solver):
+    n, d = 60_000, 300
+    labels = np.arange(n) % 3
+    noise = sp.random_array((n, d), density=0.1, format="csr", rng=np.random.default_rng(69))
+    values = noise + 9.0 * sp.csr_array((np.ones(n), (np.arange(n), labels)), shape=(n, d))
+    monkeypatch.setattr(_plan, "WIDE_WIDTH", 8)
+    options = {"solver": solver, "max_memory": "16MB"}
+    slce_xp.fit(Rows(values[:100]), labels[:100], **options)  # what is imported is not counted
+    peak, model = peak_of(lambda: slce_xp.fit(Rows(values), labels, **options))
+    assert model.solver == solver
+    assert peak <= model.plan.most_bytes
+
+
 def test_what_the_device_holds_is_within_the_plan():
     with make_backend("torch-device") as xp:
         rng = np.random.default_rng(70)
