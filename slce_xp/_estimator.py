@@ -190,8 +190,9 @@ class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  #
 
         After the last batch the estimator is what `fit` would have made of all samples at once, in
         whatever order they came. The eigenproblem is solved when something of it is asked for, not
-        for every batch. What batches add up to takes two d × d matrices of double precision. The
-        estimator can be pickled between batches, and those of several jobs be merged.
+        for every batch. One d × d matrix of double precision is kept; up to six are there while a
+        batch is added or the eigenproblem solved. The estimator can be pickled between batches, and
+        those of several jobs be merged.
 
         Parameters
         ----------
