@@ -147,8 +147,12 @@ def _spread(labels: Labels, known: np.ndarray) -> np.ndarray:
 def merge(a: Statistics, b: Statistics) -> Statistics:
     """The statistics of the samples of both."""
     _check_alike(a, b)
+    # A batch without any label may have those of another kind: NaN, before dates come.
+    mine = a.classes if len(a.classes) else b.classes[:0]
+    other = b.classes if len(b.classes) else a.classes[:0]
     try:
-        classes = _union(a.classes, b.classes)
+        _check_same_kind(mine.dtype, other.dtype)
+        classes = np.unique(np.concatenate([mine, other]))
     except TypeError as error:
         raise TypeError(
             f"y must hold labels of one kind in all batches ({error}); make them all strings or "
@@ -156,14 +160,14 @@ def merge(a: Statistics, b: Statistics) -> Statistics:
         ) from error
     place = _xp.place_of(a.moments.sums)
     with _xp.computing(place):
-        first = _expanded(a.moments, a.classes, classes)
-        second = _expanded(b.moments, b.classes, classes)
+        first = _expanded(a.moments, mine, classes)
+        second = _expanded(b.moments, other, classes)
         share = second.weight / (first.weight + second.weight)
         between = first.mean + share * (second.mean - first.mean)
         moments = _sum(_about(first, between), _about(second, between))
     counts = np.zeros(len(classes), dtype=np.int64)
-    for part in (a, b):
-        counts[np.searchsorted(classes, part.classes)] += part.counts
+    counts[np.searchsorted(classes, mine)] += a.counts
+    counts[np.searchsorted(classes, other)] += b.counts
     precision = max(a.precision, b.precision)  # "float64" comes after "float32"
     return Statistics(
         classes,
@@ -177,12 +181,11 @@ def merge(a: Statistics, b: Statistics) -> Statistics:
     )
 
 
-def _union(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Labels of either; NumPy would make strings of numbers beside strings, in silence."""
-    if not (a.shape[0] and b.shape[0]):  # of no label the kind does not matter
-        return a if a.shape[0] else b
-    mixed = (a.dtype.kind in "UST") != (b.dtype.kind in "UST")
-    return np.unique(np.concatenate([a, b], dtype=object if mixed else None))
+def _check_same_kind(a: np.dtype, b: np.dtype) -> None:
+    """Refuse what NumPy would make text of, and sort in another order; objects it compares."""
+    kinds = ["text" if t.kind in "UT" else "number" if t.kind in "biuf" else t.kind for t in (a, b)]
+    if kinds[0] != kinds[1] and "O" not in kinds:
+        raise TypeError(f"got {a} and {b}")
 
 
 def _check_alike(a: Statistics, b: Statistics) -> None:

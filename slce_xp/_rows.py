@@ -42,9 +42,14 @@ class RowReader(Matrix):
         n, d = rows.shape
         self.shape = (int(n), int(d))
         self._file = _file_of(rows) if isinstance(rows, np.ndarray) else None
+        self._lends = False
+        self._empty: Any = None
         first = self.read(slice(0, min(1, self.shape[0])))
         self.is_sparse = isinstance(first, Sparse)
         self._empty = _xp.without_rows(first)
+        if isinstance(first, np.ndarray) and not first.flags.owndata and self.shape[0] > 1:
+            # Views of one buffer: to read the next block would overwrite this one.
+            self._lends = np.shares_memory(first, self.read(slice(1, 2)))
 
     @staticmethod
     def can_read(matrix: Array) -> bool:
@@ -81,6 +86,7 @@ class RowReader(Matrix):
     def read(self, block: slice) -> Array:
         """Some rows, as an array or a Sparse."""
         start, stop = block.start, block.stop
+        is_masked = False
         try:
             if self._file is not None:
                 return _read_file(*self._file, self._rows, start, stop)
@@ -91,6 +97,10 @@ class RowReader(Matrix):
                 rows = Sparse.of(rows)
             elif not _xp.is_array(rows):
                 rows = np.asarray(rows)
+            if isinstance(rows, np.ndarray):
+                is_masked = np.ma.is_masked(rows)
+                rows = np.asarray(rows)
+                rows = rows.copy() if self._lends else rows
         except MemoryError:
             raise  # no fault of these rows
         except Exception as error:  # whatever a file, a network or a user's class raises
@@ -103,6 +113,18 @@ class RowReader(Matrix):
                 f"{self._name}[{start}:{stop}] must have shape {(stop - start, self.shape[1])}, as "
                 f"{self._name}.shape = {self.shape} says; got {tuple(rows.shape)}. Let it give "
                 "just the rows that it is asked for, with all columns"
+            )
+        if is_masked:
+            raise TypeError(
+                f"{self._name}[{start}:{stop}] must not be a masked array, its mask would be lost; "
+                "fill it where it is read, or drop those samples"
+            )
+        if self._empty is not None and isinstance(rows, Sparse) != self.is_sparse:
+            kinds = ("dense", "sparse")
+            raise TypeError(
+                f"{self._name}[i:j] must give dense blocks, or sparse ones, throughout; the first "
+                f"is {kinds[self.is_sparse]}, and {self._name}[{start}:{stop}] is "
+                f"{kinds[not self.is_sparse]}. Make them all sparse, or all dense"
             )
         return rows
 

@@ -361,3 +361,40 @@ def test_a_pipeline_of_batches():
     scaler = StandardScaler().fit(X)
     slce = in_batches(SLCE(2), lambda rows: scaler.transform(X[rows]), Y, 90)
     assert make_pipeline(scaler, slce).transform(X).shape == (300, 2)
+
+
+# ---------------------------------------------------------------- labels of other kinds
+
+
+@pytest.mark.parametrize(
+    "kinds", [(int, str), (str, int), (bool, str), ("S2", str), (int, "m8[s]")]
+)
+def test_labels_of_two_kinds_are_refused_rather_than_made_text(kinds):
+    # As text "10" comes before "2".
+    labels = np.array([2, 10])[CODES % 2]
+    slce = SLCE().partial_fit(X[:100], labels[:100].astype(kinds[0]))
+    before = pickle.dumps(slce)
+    with pytest.raises(TypeError, match="labels of one kind in all batches"):
+        slce.partial_fit(X[100:], labels[100:].astype(kinds[1]))
+    assert pickle.dumps(slce) == before
+
+
+@pytest.mark.parametrize("kind", [int, str, object, "M8[D]"])
+@pytest.mark.parametrize("last", [False, True])
+def test_a_batch_of_missing_labels_says_nothing_of_their_kind(kind, last):
+    labels = CODES.astype(kind)
+    nothing = np.full(100, np.nan)
+    batches = [(X[:100], nothing), (X[100:], labels[100:])]
+    slce = SLCE(unlabeled="missing")
+    for batch in reversed(batches) if last else batches:
+        slce.partial_fit(*batch)
+    marked = slce_xp.fit(X, np.where(np.arange(300) < 100, -1, CODES), unlabeled=-1)
+    np.testing.assert_array_equal(slce.classes_, np.unique(labels))
+    assert slce.classes_.dtype == labels.dtype
+    np.testing.assert_allclose(slce.eigenvalues_, marked.eigenvalues, rtol=1e-10)
+    np.testing.assert_allclose(slce.centroids_, marked.centroids, atol=1e-12)
+
+
+def test_a_fit_forgets_how_many_samples_batches_had():
+    slce = SLCE().partial_fit(X[:100], Y[:100]).fit(X, Y)
+    assert not hasattr(slce, "n_samples_seen_")
