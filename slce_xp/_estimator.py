@@ -192,8 +192,8 @@ class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  #
         whatever order they came. The eigenproblem is solved when something of it is asked for, not
         for every batch. One d × d matrix of double precision is kept; up to six are there while a
         batch is added or the eigenproblem solved. The estimator can be pickled between batches, and
-        those of several jobs be merged. What `fit` has seen is no batch: the first
-        one after it begins anew.
+        those of several jobs be merged. What `fit` has seen is no batch: the first one after it
+        begins anew.
 
         Parameters
         ----------

@@ -10,7 +10,7 @@ import importlib
 import json
 import os
 import shutil
-import threading
+import uuid
 import zipfile
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -43,7 +43,8 @@ def write(
 @contextlib.contextmanager
 def _whole_or_not_at_all(path: Path) -> Iterator[Path]:
     """A temporary name beside `path`, which takes its place in the end, or goes."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}.tmp")
+    # Not by the number of the process: containers, threads and other machines have the same.
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
     old = temporary.with_suffix(".old")
     try:
         yield temporary
@@ -117,7 +118,16 @@ def _writing(path: Path) -> Iterator[None]:
         ) from error
 
 
+def _occupied(path: Path, kind: str) -> FileExistsError:
+    return FileExistsError(
+        f"out={str(path)!r} must be free, or hold an embedding to be replaced; {kind} is there. "
+        "Remove it, or write elsewhere"
+    )
+
+
 def _write_npy(path: Path, shape: tuple[int, int], dtype: np.dtype, blocks: Any) -> Any:
+    if path.is_dir():
+        raise _occupied(path, "a folder")
     # Not through a memmap: a full disk would end the process, not the call. Nor through a buffer,
     # which would be written once more, and fail once more, when the file is closed.
     with _whole_or_not_at_all(path) as temporary:
@@ -146,7 +156,11 @@ def _write_zarr(path: Path, shape: tuple[int, int], dtype: np.dtype, blocks: Any
             f"out={str(path)!r} needs zarr, which cannot be imported here ({error}); install it "
             "with: pip install zarr, or write to a .npy file"
         ) from error
-    _check_replaceable(zarr, path)
+    if path.is_file() or (path.is_dir() and any(path.iterdir())):
+        try:
+            zarr.open_array(str(path), mode="r")
+        except Exception as error:  # a group, perhaps the very one that X is in, or no zarr at all
+            raise _occupied(path, "something else than an array of zarr") from error
     with _whole_or_not_at_all(path) as temporary:
         rows_per_chunk = max(1, min(shape[0], 2**20 // max(1, shape[1] * dtype.itemsize)))
         chunks = (rows_per_chunk, max(1, shape[1]))
@@ -156,20 +170,6 @@ def _write_zarr(path: Path, shape: tuple[int, int], dtype: np.dtype, blocks: Any
             with _writing(path):
                 array[block.start : block.stop] = rows
     return zarr.open(str(path), mode="r")
-
-
-def _check_replaceable(zarr: Any, path: Path) -> None:
-    """Of folders only those of an array are replaced: a group may hold all that there is."""
-    if not path.is_dir() or not any(path.iterdir()):
-        return
-    try:
-        zarr.open_array(str(path), mode="r")
-    except Exception as error:  # each release has errors of its own
-        raise ValueError(
-            f"out must name a new folder, or one with a zarr array to replace; {str(path)!r} holds "
-            "something else, which would be lost. Choose another name, or write into an array of "
-            "a group: out=group['Z']"
-        ) from error
 
 
 def _whole_chunks(blocks: Any, length: int) -> Iterator[tuple[slice, np.ndarray]]:

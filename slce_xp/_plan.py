@@ -252,14 +252,17 @@ def plan(
 
 def _advice(problem: Problem, limits: Limits, machine: int) -> str:
     """Memory, blocks or cluster, and why."""
-    inside = choose(replace(problem, where=MEMORY, by_rows=False), limits, "auto")
     size = problem.entries * (problem.itemsize + (0 if problem.stored is None else 4))
-    if size + inside.most_bytes <= machine:
-        return (
-            f"memory: X and all beside it take {format_bytes(size + inside.most_bytes)} of "
-            f"{format_bytes(machine)}"
-        )
     too_large = f"X does not fit into {format_bytes(machine)}"
+    try:
+        inside = choose(replace(problem, where=MEMORY, by_rows=False), limits, "auto")
+        if size + inside.most_bytes <= machine:
+            return (
+                f"memory: X and all beside it take {format_bytes(size + inside.most_bytes)} of "
+                f"{format_bytes(machine)}"
+            )
+    except MemoryError:
+        too_large = f"a fit in memory takes more than {format_bytes(limits.memory or 0)} beside X"
     memory = machine if limits.memory is None else min(machine, limits.memory)
     try:
         read = choose(replace(problem, where=BLOCKS, by_rows=True), Limits(memory), "auto")
@@ -316,7 +319,8 @@ def choose(problem: Problem, limits: Limits, solver: str) -> Plan:
     plans = [_estimate(form, problem, solver, limits) for form in forms]
     allowed = [p for p in plans if limits.spare(p) >= 0]
     if not allowed:
-        raise MemoryError(_no_room(plans, limits))
+        settled = [_settled(form, problem, solver, limits) for form in forms]
+        raise MemoryError(_no_room(settled, limits))
     best = min(allowed, key=lambda p: p.flops)
     if solver != "auto":
         reason = "asked for"
@@ -328,6 +332,15 @@ def choose(problem: Problem, limits: Limits, solver: str) -> Plan:
         if len(allowed) == 1:
             reason = "the only one that fits into memory"
     return replace(best, reason=reason)
+
+
+def _settled(form: str, problem: Problem, solver: str, limits: Limits) -> Plan:
+    """The plan with the least `max_memory` that suffices: blocks grow with what is allowed."""
+    plan = _estimate(form, problem, solver, limits)
+    while limits.memory is not None and plan.most_bytes > limits.memory:
+        limits = limits._replace(memory=plan.most_bytes)
+        plan = _estimate(form, problem, solver, limits)
+    return plan
 
 
 def _no_room(plans: list[Plan], limits: Limits) -> str:

@@ -349,3 +349,62 @@ def test_a_real_limit_leaves_no_half_file(tmp_path, suffix, before):
     assert os.listdir(tmp_path) == [path.name] * before
     if before:
         assert opened(path).shape == (10, 7)
+
+
+# ---------------------------------------------------------------- names that are taken
+
+
+def test_a_group_of_zarr_is_not_replaced_by_an_embedding(tmp_path):
+    group = pytest.importorskip("zarr").open_group(str(tmp_path / "cells.zarr"), mode="w")
+    group.create_array("X", data=np.eye(3))
+    model = slce_xp.fit(np.eye(4), [0, 0, 1, 1])
+    with pytest.raises(FileExistsError, match=r"cells\.zarr.*must be free.*array of zarr"):
+        model.transform(np.eye(4), out=tmp_path / "cells.zarr")
+    np.testing.assert_array_equal(group["X"][:], np.eye(3))
+    assert [path.name for path in tmp_path.iterdir()] == ["cells.zarr"]
+
+
+def test_an_array_of_zarr_is_replaced_and_an_empty_folder_is_filled(tmp_path):
+    pytest.importorskip("zarr")
+    (tmp_path / "Z.zarr").mkdir()
+    model = slce_xp.fit(np.eye(4), [0, 0, 1, 1])
+    for factor in (1.0, 2.0):
+        out = model.transform(factor * np.eye(4), out=tmp_path / "Z.zarr")
+        np.testing.assert_array_equal(out[:], model.transform(factor * np.eye(4)))
+
+
+def test_a_name_of_another_kind_is_refused_before_anything_is_read(tmp_path):
+    pytest.importorskip("zarr")
+
+    class Unreadable:
+        shape, dtype = (4, 4), np.dtype(float)
+
+        def __getitem__(self, rows):
+            assert rows.stop <= 2  # to see what rows are like
+            return np.eye(4)[rows]
+
+    (tmp_path / "Z.npy").mkdir()
+    (tmp_path / "Z.zarr").write_text("notes")
+    model = slce_xp.fit(np.eye(4), [0, 0, 1, 1])
+    for name in ("Z.npy", "Z.zarr"):
+        with pytest.raises(FileExistsError, match=f"{name}.*Remove it, or write elsewhere"):
+            model.transform(Unreadable(), out=tmp_path / name)
+    assert (tmp_path / "Z.zarr").read_text() == "notes"
+
+
+def test_two_writers_of_one_name_do_not_meet(tmp_path):
+    model = slce_xp.fit(np.eye(4), [0, 0, 1, 1])
+
+    class Within:
+        """While this is read, someone else writes the same file."""
+
+        shape, dtype = (4, 4), np.dtype(float)
+
+        def __getitem__(self, rows):
+            if rows.stop == 4:
+                model.transform(np.zeros((4, 4)), out=tmp_path / "Z.npy")
+            return np.eye(4)[rows]
+
+    out = model.transform(Within(), out=tmp_path / "Z.npy")
+    np.testing.assert_array_equal(out, model.transform(np.eye(4)))
+    assert [path.name for path in tmp_path.iterdir()] == ["Z.npy"]

@@ -1,6 +1,7 @@
 """The plan: integers in, the cheapest form out, and a bound on memory that holds."""
 
 import dataclasses
+import re
 import tracemalloc
 import warnings
 
@@ -276,3 +277,20 @@ def test_numpy_integers_and_dtypes_are_fine():
     plan = slce_xp.plan(np.int64(100), np.int32(20), np.uint8(4))
     assert plan == slce_xp.plan(100, 20, 4)
     assert type(plan.n_samples) is int
+
+
+@pytest.mark.parametrize("where", ["memory", "blocks", "cluster"])
+@pytest.mark.parametrize("shape", [(1000, 20, 3), (5000, 300, 80), (100, 5000, 3)])
+def test_what_a_refusal_asks_for_suffices(where, shape):
+    with pytest.raises(MemoryError) as refused:
+        slce_xp.plan(*shape, where=where, max_memory=1)
+    asked = re.findall(r"([0-9.]+ [kMG]?B) \(", str(refused.value))
+    least = min(map(_plan.parse_bytes, asked))
+    assert slce_xp.plan(*shape, where=where, max_memory=int(1.005 * least))  # rounded, in words
+
+
+def test_an_advice_is_no_reason_to_refuse_a_plan():
+    options = {"where": "blocks", "max_memory": "130kB"}
+    plan = slce_xp.plan(1000, 20, 3, **options, machine_memory="1GB")
+    assert plan.bytes == slce_xp.plan(1000, 20, 3, **options).bytes
+    assert plan.advice.startswith("blocks: a fit in memory takes more than 130 kB beside X; read")

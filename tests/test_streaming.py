@@ -890,7 +890,7 @@ def test_masked_blocks_are_refused_where_something_is_masked(blocks_of):
     model = slce_xp.fit(Rows(X, np.ma.masked_array), y)  # as netCDF4 gives them
     assert_same(model, slce_xp.fit(X, y), 1e-10)
     gaps = Rows(X, lambda rows: np.ma.masked_equal(rows, X[100, 2]))
-    with pytest.raises(TypeError, match=r"X\[93:124\] must not be a masked array.*fill it"):
+    with pytest.raises(TypeError, match=r"X\[\d+:\d+\] must not be a masked array.*fill it"):
         slce_xp.fit(gaps, y)
 
 
