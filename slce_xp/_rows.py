@@ -16,7 +16,13 @@ def gives_rows(X: object) -> bool:
     """Whether `X` is no array itself, but has a shape, a dtype and rows to be asked for."""
     if isinstance(X, np.ndarray):
         return _file_of(X) is not None
-    if not (hasattr(X, "__getitem__") and len(getattr(X, "shape", ())) == 2):
+    try:
+        shape = getattr(X, "shape", ())
+    except Exception as error:  # of a file that is closed
+        raise OSError(
+            f"X.shape could not be read ({type(error).__name__}: {error}). Open what holds it"
+        ) from error
+    if not (hasattr(X, "__getitem__") and len(shape) == 2):
         return False
     try:
         np.dtype(X.dtype)  # type: ignore[attr-defined]

@@ -741,7 +741,7 @@ def test_a_block_that_finds_no_memory_says_so():
         shape, dtype = X.shape, X.dtype
 
         def __getitem__(self, index):
-            return np.empty(10**15) if index.start else X[index]
+            return np.empty(10**15) if index.start > 1 else X[index]
 
     with pytest.raises(MemoryError, match=r"ran out of memory.*max_memory"):
         slce_xp.fit(TooMuch(), y)
