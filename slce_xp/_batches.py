@@ -95,11 +95,11 @@ def add_up(
     dtype = _fit.working_dtype_name(matrix, place)
     n_classes = max(2, len(known))
     problem = Problem(n, d, n_classes, min(n_classes - 1, d), dtype)
-    matrix, problem, limits, plan = _make_plan(matrix, place, problem, max_memory)
+    matrix, plan = _make_plan(matrix, place, problem, max_memory)
     with _xp.computing(place):
         if plan.where == _plan.MEMORY:
             matrix = _xp.move(matrix, place)
-        source = _fit.open_planned(matrix, place, plan, problem, limits, Progress())
+        source = _fit.open_planned(matrix, place, plan, Progress())
         moments = class_moments(source, labels, second=True)
         moments = _expanded(_doubled(moments, place), labels.classes, known)
         moments = _about(moments, moments.mean)
@@ -117,7 +117,7 @@ def add_up(
 
 def _make_plan(
     matrix: Any, place: Place, problem: Problem, max_memory: int | str | None
-) -> tuple[Any, Problem, Limits, Plan]:
+) -> tuple[Any, Plan]:
     memory = _plan.parse_bytes(max_memory)
     # Two of float64, what was there and what this batch adds, beside four that the plan has: of
     # the dtype of X, where a merge and a solve take float64.
@@ -126,7 +126,8 @@ def _make_plan(
     try:
         if left is not None and left <= 0:
             raise MemoryError(f"max_memory must leave room for them; got {max_memory!r}")
-        return _fit.make_plan(matrix, place, problem, left, "scatter")
+        matrix, _, _, plan = _fit.make_plan(matrix, place, problem, left, "scatter")
+        return matrix, plan
     except MemoryError as error:
         raise MemoryError(
             f"batches are added up in d × d matrices, which take {_plan.format_bytes(kept)} for "
@@ -158,6 +159,9 @@ def merge(a: Statistics, b: Statistics) -> Statistics:
             f"y must hold labels of one kind in all batches ({error}); make them all strings or "
             "all numbers"
         ) from error
+    for all_of, found in ((a, other), (b, mine)):
+        if all_of.are_all:
+            _labels.as_classes(all_of.classes, found)
     place = _xp.place_of(a.moments.sums)
     with _xp.computing(place):
         first = _expanded(a.moments, mine, classes)
@@ -177,7 +181,7 @@ def merge(a: Statistics, b: Statistics) -> Statistics:
         moments,
         a.home if precision == a.precision else b.home,
         precision,
-        a.are_all,
+        a.are_all or b.are_all,
     )
 
 

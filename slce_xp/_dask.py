@@ -332,12 +332,7 @@ def _mean_square(chunk: Any, dtype: Any) -> float | None:
 
 def _first_not_finite(chunk: Any) -> tuple[int, int, float] | None:
     if _xp.is_sparse(chunk):
-        values, columns, pointers = map(_xp.to_host, Sparse.of(chunk).parts())
-        wrong = np.flatnonzero(~np.isfinite(values))
-        if not wrong.shape[0]:
-            return None
-        row = int(np.searchsorted(pointers, wrong[0], side="right")) - 1
-        return row, int(columns[wrong[0]]), float(values[wrong[0]])
+        return Sparse.of(chunk).first_not_finite()
     numbers = _xp.to_host(chunk)
     at = np.argwhere(~np.isfinite(numbers))
     if not at.shape[0]:

@@ -267,6 +267,12 @@ class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  #
                     f"{name} must be an SLCE that has seen batches by partial_fit; got "
                     f"{type(estimator).__name__}. What fit() made cannot be merged"
                 )
+        mine, theirs = (getattr(e, "feature_names_in_", None) for e in (self, other))
+        if mine is not None and theirs is not None and not np.array_equal(mine, theirs):
+            raise ValueError(
+                "other must have seen the same features; its feature names, or their order, are "
+                "not those of the estimator. Give both the same columns"
+            )
         return self._keep(merge(self.statistics_, other.statistics_))
 
     def _keep(self, statistics: Statistics) -> SLCE:
@@ -312,7 +318,7 @@ class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  #
         Parameters
         ----------
         X : array, sparse matrix, list of rows or data frame, shape (n, d)
-            In the library and on the device of the fit. Data on the host must be finite;
+            In the library and on the device of the fit. Arrays on the host must be finite;
             elsewhere NaN is passed on, for the search would wait for the device.
 
         Returns

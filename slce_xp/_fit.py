@@ -144,7 +144,7 @@ def fit(
     with contextlib.closing(bar), _xp.computing(place):
         if plan.where == _plan.MEMORY:
             matrix = _xp.move(matrix, place)
-        source = open_planned(matrix, place, plan, problem, limits, bar)
+        source = open_planned(matrix, place, plan, bar)
         request = Request(
             k=k,
             tol=tol,
@@ -157,7 +157,7 @@ def fit(
         operator, solution = _solve(plan, source, labels, request, seed)
         if solution.eigenvalues.shape[0] < k and n_components != "positive":
             plan = _dense_plan(problem, limits)
-            source = open_planned(matrix, place, plan, problem, limits, bar)
+            source = open_planned(matrix, place, plan, bar)
             operator, solution = _solve(plan, source, labels, request, seed)
         model = make_model(operator, solution, labels, plan, n_components)
     _tell_unconverged(solution, request)
@@ -238,20 +238,19 @@ def make_plan(
         where=_plan.BLOCKS,
         by_rows=True,
         stored=matrix.stored() if matrix.is_sparse else None,
+        chunk_rows=matrix.chunk_rows,
     )
     return matrix, problem, limits, _plan.choose(problem, limits, solver)
 
 
-def open_planned(
-    matrix: Any, place: Place, plan: Plan, problem: Problem, limits: Limits, progress: Progress
-) -> ArraySource:
+def open_planned(matrix: Any, place: Place, plan: Plan, progress: Progress) -> ArraySource:
     """X as the plan has it, which is where it shall be or is read."""
     return open_source(
         matrix,
         place=place,
         progress=progress,
         read_rows=plan.read_rows,
-        panel_rows=_plan.panel_rows(problem, limits),
+        panel_rows=plan.panel_rows,
         whole_rows=plan.form == "scatter",
     )
 

@@ -173,7 +173,7 @@ def _sums(
     apart = source.in_memory and not _is_few(labels.height, source.d, source.is_sparse)
     scale = source.put(labels.scatter_weights) if second else None
     rest = source.put(labels.rest_weights) if squared else None
-    kernel = _BlockSums(0 if apart else labels.height, shift, second)
+    kernel = _BlockSums(0 if apart else labels.height, shift, second, source.block_length(1))
     made = source.d * ((shift is not None) + squared + (scale is not None))
     sums = total = squares = None
     if not apart or second or squared:
@@ -203,11 +203,14 @@ class _BlockSums:
     shift : array, shape (d,), or None
     second : bool
         Whether to add up the second moment.
+    made : int
+        Numbers that may be made of sparse rows at a time, which that takes as dense columns.
     """
 
     height: int
     shift: Array | None
     second: bool
+    made: int
 
     def of_columns(self, columns: slice) -> _BlockSums:
         """The same for rows that have some of the columns only."""
@@ -226,7 +229,7 @@ class _BlockSums:
         if self.height:
             sums = self._sum_codes(rows, codes, weights)
         if self.second:
-            total = _weighted_gram(rows, scale)
+            total = _weighted_gram(rows, scale, self.made)
         if rest is not None:
             squares = _xp.place_of(rows).xp.sum(_row_squares(rows) * rest)
         return sums, total, squares
@@ -269,9 +272,9 @@ def _row_squares(rows: Array) -> Array:
     return _xp.place_of(rows).xp.sum(rows * rows, axis=1)
 
 
-def _weighted_gram(rows: Array, weights: Array | None) -> Array:
+def _weighted_gram(rows: Array, weights: Array | None, made: int) -> Array:
     if isinstance(rows, Sparse):
-        return rows.gram(weights, open_source(rows).block_length(rows.shape[0]))
+        return rows.gram(weights, max(1, made // max(1, rows.shape[0])))
     return gram_of(rows) if weights is None else rows.T @ (rows * weights[:, None])
 
 

@@ -41,8 +41,8 @@ FORMS = ("scatter", "gram", "krylov")
 MEMORY, BLOCKS, CLUSTER = "memory", "blocks", "cluster"
 # Of a block that is read: enough for a disk and for fast products, or a share of what is allowed.
 READ_BLOCK, READ_SHARE = 2**24, 16
-# Blocks alive at a time: one worked on, the next one being read, one converted or shifted.
-BLOCKS_ALIVE = 3
+# Blocks alive at a time: one as it was read, the next one, one shifted, one times its weights.
+BLOCKS_ALIVE = 4
 # Rows that the Gram form holds while it reads the others.
 PANEL_BYTES, PANEL_SHARE = 2**28, 4
 # Reading an entry from a disk costs so much more than from memory.
@@ -64,6 +64,8 @@ class Problem:
     where : {"memory", "blocks", "cluster"}
     by_rows : bool
         Whether only rows can be had, and columns not.
+    chunk_rows : int
+        Rows that are stored together: to read one of them may cost as much as all.
     """
 
     n: int
@@ -74,6 +76,7 @@ class Problem:
     stored: int | None = None
     where: str = MEMORY
     by_rows: bool = False
+    chunk_rows: int = 1
 
     @property
     def itemsize(self) -> int:
@@ -125,6 +128,8 @@ class Plan:
         Where X is: in memory, read in blocks of rows, or in chunks on a cluster.
     read_rows : int
         Rows of a block that is read; 0 where X is not read in blocks.
+    panel_rows : int
+        Rows that the Gram form then holds while it reads the others.
     advice : str
         Where X had better be, for a machine of a given memory.
 
@@ -154,6 +159,7 @@ class Plan:
     reason: str
     where: str = MEMORY
     read_rows: int = 0
+    panel_rows: int = 0
     advice: str = ""
 
     @property
@@ -303,6 +309,12 @@ class Limits(NamedTuple):
         room = math.inf if self.room is None else self.room - needed
         return min(memory, room)
 
+    def for_blocks(self, there: int, on_host: int) -> float:
+        """Bytes left for blocks beside what else there is where they go, and on the host."""
+        memory = math.inf if self.memory is None else self.memory - there - on_host
+        room = math.inf if self.room is None else self.room / ROOM_FACTOR - there
+        return min(memory, room)
+
 
 def choose(problem: Problem, limits: Limits, solver: str) -> Plan:
     """The cheapest form that fits into memory, or the one that was asked for if it fits."""
@@ -319,8 +331,7 @@ def choose(problem: Problem, limits: Limits, solver: str) -> Plan:
     plans = [_estimate(form, problem, solver, limits) for form in forms]
     allowed = [p for p in plans if limits.spare(p) >= 0]
     if not allowed:
-        settled = [_settled(form, problem, solver, limits) for form in forms]
-        raise MemoryError(_no_room(settled, limits))
+        raise MemoryError(_no_room(plans, limits))
     best = min(allowed, key=lambda p: p.flops)
     if solver != "auto":
         reason = "asked for"
@@ -334,15 +345,6 @@ def choose(problem: Problem, limits: Limits, solver: str) -> Plan:
     return replace(best, reason=reason)
 
 
-def _settled(form: str, problem: Problem, solver: str, limits: Limits) -> Plan:
-    """The plan with the least `max_memory` that suffices: blocks grow with what is allowed."""
-    plan = _estimate(form, problem, solver, limits)
-    while limits.memory is not None and plan.most_bytes > limits.memory:
-        limits = limits._replace(memory=plan.most_bytes)
-        plan = _estimate(form, problem, solver, limits)
-    return plan
-
-
 def _no_room(plans: list[Plan], limits: Limits) -> str:
     if all(limits._replace(room=None).spare(p) < 0 for p in plans):
         needs = ", ".join(f"{format_bytes(p.most_bytes)} ({p.form})" for p in plans)
@@ -353,10 +355,11 @@ def _no_room(plans: list[Plan], limits: Limits) -> str:
     needs = ", ".join(
         f"{format_bytes(ROOM_FACTOR * (p.bytes + p.block_bytes))} ({p.form})" for p in plans
     )
+    data = "a block of X" if plans[0].where == BLOCKS else "X"
     return (
-        f"the device must have room for X and for one form of the problem, which needs {needs} "
-        f"beside X; it has {format_bytes(max(0, limits.room or 0))} for that. Free some of its "
-        "memory, use float32 or fit on the host with backend='numpy'"
+        f"the device must have room for {data} and for one form of the problem, which needs "
+        f"{needs} beside X; it has {format_bytes(max(0, limits.room or 0))} for that. Free some of "
+        "its memory, use float32 or fit on the host with backend='numpy'"
     )
 
 
@@ -393,10 +396,30 @@ def _suits_krylov(problem: Problem) -> bool:
     return problem.k < problem.n_classes and 4 * problem.n_classes <= shorter
 
 
-def panel_rows(problem: Problem, limits: Limits) -> int:
-    """Rows of X that the Gram form holds where only rows can be read."""
-    size = _share(PANEL_BYTES, PANEL_SHARE, limits)
-    return max(1, min(problem.n, size // (problem.d * problem.itemsize)))
+def _block_rows(
+    form: str, problem: Problem, width: int, limits: Limits, left: float
+) -> tuple[int, int, int]:
+    """Rows of a block that is read, rows that the Gram form holds, and the bytes of both.
+
+    As many as suit a disk, or as are left: never none, though that may be more than is left.
+    """
+    n, item = problem.n, problem.itemsize
+    per_row = max(1, problem.entries * (item if problem.stored is None else item + 4) // n)
+    # Of a row, marks for its class are made, or scores: more than a short row is itself.
+    made = max(width, 2 * min(problem.n_classes, ONE_HOT_CLASSES + 1)) * item
+    cost = BLOCKS_ALIVE * per_row + made
+    held = per_row if form == "gram" else 0
+    most = min(
+        _share(READ_BLOCK, READ_SHARE, limits) // per_row,
+        _share(LARGEST_BLOCK, READ_SHARE, limits) // made,
+    )
+    most = min(max(most, problem.chunk_rows), n)
+    read_rows = int(max(1, min(most, left / (cost + held))))
+    if not held:
+        return read_rows, 0, read_rows * cost
+    most = min(_share(PANEL_BYTES, PANEL_SHARE, limits) // held, n)
+    panel_rows = int(max(read_rows, min(most, (left - read_rows * cost) / held)))
+    return read_rows, panel_rows, read_rows * cost + panel_rows * held
 
 
 def _share(most: int, share: int, limits: Limits) -> int:
@@ -416,10 +439,8 @@ def _estimate(form: str, problem: Problem, solver: str, limits: Limits) -> Plan:
     elif form == "gram":
         passes += 2
         flops += entries * n + 4.0 * entries * k + (EIGH_FLOPS + FACTOR_FLOPS) * n**3
-        if problem.where == BLOCKS:
-            panels = -(-n // panel_rows(problem, limits))
-            passes += (panels - 1) // 2
-            flops += passes * reading
+        if problem.where == CLUSTER:
+            flops += 2 * reading
     else:
         fast = solver == "auto"
         width = max(FAST_WIDTH if fast else WIDE_WIDTH, n_classes)
@@ -433,19 +454,15 @@ def _estimate(form: str, problem: Problem, solver: str, limits: Limits) -> Plan:
     if stored is not None and not problem.by_rows:
         peak += width * max(n, d) * item  # a pass is by rows, with products of either length
     block = 0 if form == "gram" else block_bytes(n, d, item)  # that has one anyway
-    read_rows = 0
+    # Labels as codes, in the order of classes, and T of the Krylov space with its eigenvectors.
+    host_bytes = 2 * 8 * n + 6 * 8 * rows * rows
+    read_rows = panel_rows = 0
     if problem.where == BLOCKS:
-        # Of a row, marks for its class are made, or scores: more than a short row is itself.
-        made = max(width, 2 * min(n_classes, ONE_HOT_CLASSES + 1)) * item
-        per_row = max(1, problem.entries * (item if stored is None else item + 4) // n)
-        most = min(
-            _share(READ_BLOCK, READ_SHARE, limits) // per_row,
-            _share(LARGEST_BLOCK, READ_SHARE, limits) // made,
-        )
-        read_rows = max(1, min(n, most))
-        block = read_rows * (BLOCKS_ALIVE * per_row + made)
+        left = limits.for_blocks(peak, host_bytes)
+        read_rows, panel_rows, block = _block_rows(form, problem, width, limits, left)
         if form == "gram":
-            block += panel_rows(problem, limits) * d * item
+            passes += (-(-n // panel_rows) - 1) // 2
+            flops += passes * reading
     return Plan(
         form=form,
         n_samples=n,
@@ -460,11 +477,11 @@ def _estimate(form: str, problem: Problem, solver: str, limits: Limits) -> Plan:
         bytes=peak,
         stored=stored,
         block_bytes=block if problem.where != CLUSTER else 0,
-        # Labels as codes, in the order of classes, and T of the Krylov space with its eigenvectors.
-        host_bytes=2 * 8 * n + 6 * 8 * rows * rows,
+        host_bytes=host_bytes,
         reason="",
         where=problem.where,
         read_rows=read_rows,
+        panel_rows=panel_rows,
     )
 
 

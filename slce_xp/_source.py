@@ -247,13 +247,10 @@ class SparseSource(ArraySource):
 
     def raise_if_not_finite(self, first_row: int = 0) -> None:
         """Find the first NaN or infinity among the stored values."""
-        values, columns, pointers = map(_xp.to_host, self._x.parts())
-        wrong = np.flatnonzero(~np.isfinite(values))
-        if wrong.shape[0]:
-            row = int(np.searchsorted(pointers, wrong[0], side="right")) - 1
-            raise _validate.not_finite(
-                first_row + row, int(columns[wrong[0]]), float(values[wrong[0]])
-            )
+        found = self._x.first_not_finite()
+        if found is not None:
+            row, column, value = found
+            raise _validate.not_finite(first_row + row, column, value)
 
 
 class StreamSource(ArraySource):

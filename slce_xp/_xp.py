@@ -436,6 +436,15 @@ class Sparse(Matrix):
             return matrix.data, matrix.indices, matrix.indptr
         return matrix.values(), matrix.col_indices(), matrix.crow_indices()
 
+    def first_not_finite(self) -> tuple[int, int, float] | None:
+        """Row, column and value of the first stored NaN or infinity."""
+        values, columns, pointers = map(to_host, self.parts())
+        wrong = np.flatnonzero(~np.isfinite(values))
+        if not wrong.shape[0]:
+            return None
+        row = int(np.searchsorted(pointers, wrong[0], side="right")) - 1
+        return row, int(columns[wrong[0]]), float(values[wrong[0]])
+
     def move(self, place: Place) -> Sparse:
         """The same in another library or on another device."""
         if place == self.place:
