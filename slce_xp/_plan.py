@@ -235,9 +235,9 @@ def plan(
       X       80 GB, read in blocks of 209 rows
       form    krylov, block of 32 rows: the only one that fits into memory
       work    9e+13 flops, about 13 passes over X
-      memory  99.9 MB beside X and 19.7 MB on the host
+      memory  117 MB beside X and 19.7 MB on the host
     >>> print(slce_xp.plan(*shape, dtype="float32", machine_memory="16GB").advice)
-    blocks: X does not fit into 16 GB; read from a file 13 times, with 120 MB of memory
+    blocks: X does not fit into 16 GB; read from a file 13 times, with 136 MB of memory
     """
     n = _validate.as_count(n_samples, "n_samples", 2)
     d = _validate.as_count(n_features, "n_features", 1)
