@@ -145,8 +145,7 @@ def _find_shift(source: ArraySource, second: bool) -> tuple[Array | None, float]
     xp, _ = source.place
     if source.is_sparse:  # a shift would fill it
         return None, source.mean_square()
-    rows = min(PROBE_ROWS, source.block_length(2 * source.d))  # the rows and their squares
-    probe = source.probe(rows)
+    probe = source.probe(PROBE_ROWS)
     mean = xp.mean(probe, axis=0)
     squares = read(xp.sum(mean * mean), xp.sum(probe * probe) / probe.shape[0])
     offset, square = map(float, squares)

@@ -74,7 +74,8 @@ class ArraySource:
         return self.place.xp.astype(columns, self.dtype, copy=False)
 
     def probe(self, count: int) -> Array:
-        """At most so many rows from all over X, as floats."""
+        """At most so many rows from all over X, as floats, within a block with their squares."""
+        count = min(count, self.block_length(2 * self.d))
         return self.rows(slice(None, None, -(-self.n // count)))
 
     def mean_square(self) -> float:
@@ -288,7 +289,6 @@ class StreamSource(ArraySource):
         chunk = reader.chunk_rows
         self._read_rows = read_rows // chunk * chunk if chunk <= read_rows else read_rows
         self._panel_rows = max(panel_rows, read_rows)
-        self._block_bytes = block_bytes(self.n, self.d, self._itemsize)
 
     def rows(self, index: slice) -> Array:
         """Rows as floats, read just now."""
@@ -306,7 +306,8 @@ class StreamSource(ArraySource):
         return (slice(i, min(i + self._read_rows, self.n)) for i in starts)
 
     def probe(self, count: int) -> Array:
-        """At most so many rows, a few from each of several spots."""
+        """At most so many rows, and no more than a block, a few from each of several spots."""
+        count = min(count, self._read_rows)
         spots = max(1, min(PROBE_SPOTS, count))
         length = min(max(1, count // spots), max(1, self.n // spots))
         starts = [(self.n - length) * i // max(1, spots - 1) for i in range(min(spots, self.n))]

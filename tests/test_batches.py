@@ -398,3 +398,19 @@ def test_a_batch_of_missing_labels_says_nothing_of_their_kind(kind, last):
 def test_a_fit_forgets_how_many_samples_batches_had():
     slce = SLCE().partial_fit(X[:100], Y[:100]).fit(X, Y)
     assert not hasattr(slce, "n_samples_seen_")
+
+
+def test_classes_that_are_all_stay_so_when_jobs_merge():
+    closed = SLCE().partial_fit(X[CODES < 2], Y[CODES < 2], classes=["ant", "bee"])
+    with pytest.raises(ValueError, match=r"classes must hold all labels of y.*'cat'"):
+        SLCE().partial_fit(X, Y).merge(closed)
+    with pytest.raises(ValueError, match=r"classes must hold all labels of y.*'cat'"):
+        closed.merge(SLCE().partial_fit(X, Y))
+    SLCE().partial_fit(X[CODES < 2], Y[CODES < 2]).merge(closed)
+
+
+def test_jobs_with_other_features_do_not_merge():
+    frame = pd.DataFrame(X, columns=[f"gene {i}" for i in range(12)])
+    one, other = SLCE().partial_fit(frame, Y), SLCE().partial_fit(frame[frame.columns[::-1]], Y)
+    with pytest.raises(ValueError, match="same features; its feature names, or their order"):
+        one.merge(other)

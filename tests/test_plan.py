@@ -295,3 +295,26 @@ def test_an_advice_is_no_reason_to_refuse_a_plan():
     plan = slce_xp.plan(1000, 20, 3, **options, machine_memory="1GB")
     assert plan.bytes == slce_xp.plan(1000, 20, 3, **options).bytes
     assert plan.advice.startswith("blocks: a fit in memory takes more than 130 kB beside X; read")
+
+
+@pytest.mark.parametrize("shape", [(100, 5000, 3), (3000, 200, 5), (500_000, 30, 2)])
+def test_more_memory_is_never_refused_where_less_was_not(shape):
+    accepted = False
+    for memory in np.geomspace(10**5, 10**8, 300).astype(int):
+        try:
+            plan = slce_xp.plan(*shape, where="blocks", max_memory=int(memory))
+        except MemoryError:
+            assert not accepted, f"refused at {memory}"
+        else:
+            accepted = True
+            assert plan.most_bytes <= memory
+            assert 1 <= plan.read_rows <= shape[0]
+    assert accepted
+
+
+def test_blocks_are_whole_chunks_where_there_is_room():
+    problem = _plan.Problem(10_000, 20_000, 5, 4, "float32", None, "blocks", True, 1000)
+    assert _plan.choose(problem, _plan.Limits(), "krylov").read_rows == 1000
+    small = _plan.choose(problem, _plan.Limits(200_000_000), "krylov")
+    assert small.read_rows < 1000
+    assert small.most_bytes <= 200_000_000
