@@ -160,6 +160,7 @@ def fit(
             source = open_planned(matrix, place, plan, bar)
             operator, solution = _solve(plan, source, labels, request, seed)
         model = make_model(operator, solution, labels, plan, n_components)
+        bar.done()
     _tell_unconverged(solution, request)
     return model
 

@@ -18,6 +18,9 @@ class Progress:
     def residual(self, value: float) -> None:
         """How far the matrix-free form is."""
 
+    def done(self) -> None:
+        """All went well."""
+
     def close(self) -> None:
         """No more will come."""
 
@@ -66,8 +69,11 @@ class Bar(Progress):
         """Shown until the next one."""
         self._facts["residual"] = f"{value:.1e}"
 
-    def close(self) -> None:
+    def done(self) -> None:
         """Full, whatever was planned."""
         self._bar.total = self._bar.n
         self._bar.set_description(f"{self._pass} pass{'es' * (self._pass != 1)}")
+
+    def close(self) -> None:
+        """Stays as it is: after an error, where that came."""
         self._bar.close()

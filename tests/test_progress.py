@@ -124,6 +124,7 @@ def test_an_error_closes_it(told, error):
     (bar,) = told
     assert bar.disable
     assert bar.n == 128  # of two blocks, and no more was claimed
+    assert bar.total > 128
 
 
 def test_what_is_refused_shows_no_bar(told):
