@@ -67,8 +67,8 @@ def add_up(
     class_weight: Any = None,
     unlabeled: Any = None,
     unlabeled_weight: float = 1.0,
-) -> Statistics:
-    """The statistics of one batch.
+) -> Statistics | None:
+    """The statistics of one batch; None where no sample of it counts.
 
     Parameters
     ----------
@@ -89,6 +89,8 @@ def add_up(
     labels = _labels.as_labels(
         y, n, sample_weight, class_weight, unlabeled, unlabeled_weight, in_part=True
     )
+    if labels.weights is not None and not labels.weights.any():
+        return None
     known = labels.classes if classes is None else _labels.as_classes(classes, labels.classes)
     place = _validate.find_place(matrix, backend, device)
     home = _xp.without_rows(matrix)

@@ -91,7 +91,7 @@ class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  #
     model_ : Model
         The fitted model, with all that it can tell.
     n_samples_seen_ : int
-        Samples in all batches; only after `partial_fit`.
+        Samples in all batches but those of no weight; only after `partial_fit`.
     statistics_ : object
         What the batches added up to; only after `partial_fit`.
     n_features_in_ : int
@@ -237,6 +237,8 @@ class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  #
             unlabeled=self.unlabeled,
             unlabeled_weight=self.unlabeled_weight,
         )
+        if batch is None:
+            return self
         return self._keep(batch if before is None else merge(before, batch))
 
     def merge(self, other: SLCE) -> SLCE:

@@ -95,7 +95,7 @@ def as_labels(
         )
     without = _without_label(values, unlabeled)
     _check_no_missing(values, without)
-    weights = _as_weights(sample_weight, n_samples)
+    weights = _as_weights(sample_weight, n_samples, in_part)
     present = _present(without, weights)
     try:
         classes, codes, counts = _unique(values if present is None else values[present])
@@ -232,8 +232,8 @@ def _present(without: np.ndarray | None, weights: np.ndarray | None) -> np.ndarr
     return weights > 0 if without is None else ~without & (weights > 0)
 
 
-def _as_weights(sample_weight: Any, n_samples: int) -> np.ndarray | None:
-    """One non-negative number per sample."""
+def _as_weights(sample_weight: Any, n_samples: int, in_part: bool) -> np.ndarray | None:
+    """One non-negative number per sample; of a part of the data, all may be zero."""
     if sample_weight is None:
         return None
     rule = "sample_weight must hold one finite number ≥ 0 per sample"
@@ -253,7 +253,7 @@ def _as_weights(sample_weight: Any, n_samples: int) -> np.ndarray | None:
         raise ValueError(
             f"{rule}; got {weights[first]} at position {first}. Zero leaves a sample out"
         )
-    if not (weights > 0).any():
+    if not in_part and not (weights > 0).any():
         raise ValueError(f"{rule}, some of them above 0; got only zeros. Leave it out for ones")
     return weights
 

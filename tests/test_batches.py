@@ -122,6 +122,16 @@ def test_weights_and_samples_without_a_label():
     np.testing.assert_allclose(slce.model_.weights, reference.weights, rtol=1e-12)
 
 
+def test_single_samples_with_weights_of_zero_among_them():
+    weights = np.random.default_rng(4).integers(0, 3, len(Y)).astype(float)
+    weights[:2] = 0.0  # the first batches of all count nothing
+    slce = in_batches(SLCE(), X.__getitem__, Y, 1, sample_weight=weights)
+    reference = slce_xp.fit(X, Y, sample_weight=weights)
+    np.testing.assert_allclose(slce.components_, reference.components, atol=1e-11)
+    assert slce.loss_ == pytest.approx(reference.loss, rel=1e-9)
+    assert slce.n_samples_seen_ == (weights > 0).sum()
+
+
 def test_sparse_batches():
     counts = scipy.sparse.random_array((300, 12), density=0.3, rng=2, format="csr")
     reference = slce_xp.fit(counts.toarray(), Y)
