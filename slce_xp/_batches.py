@@ -15,6 +15,7 @@ import numpy as np
 
 from slce_xp import _fit, _labels, _plan, _validate, _xp
 from slce_xp._labels import Labels
+from slce_xp._linalg import placed
 from slce_xp._model import Model
 from slce_xp._moments import Moments, class_moments
 from slce_xp._operator import ScatterOperator
@@ -275,17 +276,12 @@ def _expanded(moments: Moments, classes: np.ndarray, all_classes: np.ndarray) ->
     """With rows for classes of other batches, which are zero."""
     if len(classes) == len(all_classes):
         return moments
-    place = _xp.place_of(moments.sums)
-    xp, device = place
-    index = np.full(len(all_classes), len(classes))
-    index[np.searchsorted(all_classes, classes)] = np.arange(len(classes))
-    where = _xp.from_host(index, place)
-
-    def expand(values: Array) -> Array:
-        nothing = xp.zeros((1, *values.shape[1:]), dtype=values.dtype, device=device)
-        return xp.take(xp.concat([values, nothing], axis=0), where, axis=0)
-
-    return dataclasses.replace(moments, sums=expand(moments.sums), weights=expand(moments.weights))
+    where, count = np.searchsorted(all_classes, classes), len(all_classes)
+    return dataclasses.replace(
+        moments,
+        sums=placed(moments.sums, where, count),
+        weights=placed(moments.weights, where, count),
+    )
 
 
 # ---------------------------------------------------------------- the model of them

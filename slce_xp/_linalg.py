@@ -28,6 +28,16 @@ def gram_of(rows: Array) -> Array:
     return rows.T @ rows  # one array twice: NumPy calls SYRK, half the work
 
 
+def placed(rows: Array, positions: np.ndarray, height: int) -> Array:
+    """Rows at their positions among `height` rows, zeros elsewhere: (j, ...) ↦ (height, ...)."""
+    place = _xp.place_of(rows)
+    xp, device = place
+    nothing = xp.zeros((1, *rows.shape[1:]), dtype=rows.dtype, device=device)
+    index = np.full(height, rows.shape[0])
+    index[positions] = np.arange(rows.shape[0])
+    return xp.take(xp.concat([rows, nothing], axis=0), _xp.from_host(index, place), axis=0)
+
+
 def read(*arrays: Array) -> list[np.ndarray]:
     """Arrays of one dtype on the host, in double precision: all of them in one transfer."""
     xp, _ = _xp.place_of(arrays[0])

@@ -15,7 +15,7 @@ import numpy as np
 
 from slce_xp import _validate, _xp
 from slce_xp._labels import Labels
-from slce_xp._linalg import gram_of, read
+from slce_xp._linalg import gram_of, placed, read
 from slce_xp._plan import ONE_HOT_CLASSES
 from slce_xp._source import ArraySource, SparseSource, open_source
 from slce_xp._xp import Array, Sparse
@@ -169,16 +169,19 @@ def _sums(
     """Sums by code, the second moment, and the squares of samples without a label."""
     squared = labels.n_unlabeled > 0 and weights is labels.weights
     # In memory the rows of very many classes are gathered from all over X.
-    apart = source.in_memory and not _is_few(labels.height, source.d, source.is_sparse)
+    few = _is_few(labels.height, source.d, source.is_sparse)
+    apart = source.in_memory and not few
     scale = source.put(labels.scatter_weights) if second else None
     rest = source.put(labels.rest_weights) if squared else None
     kernel = _BlockSums(0 if apart else labels.height, shift, second, source.block_length(1))
     made = source.d * ((shift is not None) + squared + (scale is not None))
     sums = total = squares = None
     if not apart or second or squared:
-        codes = None if apart else source.put_codes(labels.codes)
+        # Very many codes are sorted on the host, block by block: they need not travel.
+        codes, row_weights = (None, None) if apart else (labels.codes, weights)
+        if few:
+            codes, row_weights = source.put_codes(labels.codes), source.put(weights)
         made += 0 if apart else labels.height + -(-labels.height // 4)  # one-hot rows and a mask
-        row_weights = None if apart else source.put(weights)
         sums, total, squares = source.map_rows(kernel, made, codes, row_weights, scale, rest)
     if apart:
         sums = _sums_by_code(source, labels.codes, labels.height, shift, weights)
@@ -241,14 +244,8 @@ class _BlockSums:
         # The classes that this block has, then zeros for all others.
         present, local = np.unique(_xp.to_host(codes), return_inverse=True)
         host = None if weights is None else _xp.to_host(weights)
-        count = present.shape[0]
-        sums = _sums_by_code(open_source(rows), local, count, None, host)
-        xp, device = _xp.place_of(sums)
-        nothing = xp.zeros((1, sums.shape[1]), dtype=sums.dtype, device=device)
-        index = np.full(self.height, count)
-        index[present] = np.arange(count)
-        index = _xp.from_host(index, _xp.place_of(sums))
-        return xp.take(xp.concat([sums, nothing], axis=0), index, axis=0)
+        sums = _sums_by_code(open_source(rows), local, present.shape[0], None, host)
+        return placed(sums, present, self.height)
 
 
 def _sums_by_code(

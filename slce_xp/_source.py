@@ -302,8 +302,7 @@ class StreamSource(ArraySource):
 
     def row_blocks(self, made: int) -> Iterator[slice]:
         """Slices of rows as they are read, whatever is made of them."""
-        starts = range(0, max(1, self.n), self._read_rows)
-        return (slice(i, min(i + self._read_rows, self.n)) for i in starts)
+        return iter(_within(slice(0, self.n), self._read_rows) or [slice(0, 0)])
 
     def probe(self, count: int) -> Array:
         """At most so many rows, and no more than a block, a few from each of several spots."""
