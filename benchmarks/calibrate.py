@@ -12,7 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.problems import DATA_SETS, load, synthetic
+from benchmarks.datasets import load
+from benchmarks.problems import DATA_SETS, synthetic
 from benchmarks.timing import environment, interleaved
 from slce_xp import _fit, _labels, _plan, _xp
 from slce_xp._solvers import Request
@@ -93,7 +94,7 @@ def main() -> None:
     print(environment())
     if options.data:
         for name in options.only:
-            X, y = load(options.data, name)
+            X, y = load(name, options.data)
             print(f"{name}: {X.shape[0]} × {X.shape[1]}")
             widths(X, y)
         return

@@ -1,9 +1,8 @@
-"""Problems to measure on: data sets in a folder, and synthetic ones named by their shape."""
+"""Problems to measure on: data sets by name, and synthetic ones named by their shape."""
 
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 import numpy as np
 
@@ -29,17 +28,6 @@ SYNTHETIC = {
     "1 000 × 200 000 × 4": (1000, 200_000, 4, "float64"),
     "50 000 × 500 × 5 000": (50_000, 500, 5000, "float64"),
 }
-
-
-def load(folder: Path, name: str) -> tuple[np.ndarray, np.ndarray]:
-    """A data set of the folder as float64, with the preprocessing it needs."""
-    with np.load(folder / f"{name}.npz", allow_pickle=False) as file:
-        X, y = file["X"].astype(np.float64), file["y"]
-    if name == "mice_protein":
-        X = np.where(np.isnan(X), np.nanmean(X, axis=0), X)
-    elif name == "tcga_luad":
-        X = np.log2(X + 1.0)
-    return X, y
 
 
 def synthetic(

@@ -20,7 +20,7 @@ import numpy as np
 import scipy.sparse as sp
 
 import slce_xp
-from benchmarks.problems import load
+from benchmarks.datasets import load
 from benchmarks.process import in_own_process
 from benchmarks.report import aims_told, largest_angle, write_between_markers
 from benchmarks.timing import environment, interleaved, versions
@@ -68,7 +68,7 @@ def cells(
 
 def worm(folder: Path, dense: bool) -> tuple[Any, np.ndarray]:
     """worm_neuron in float64, dense or as CSR."""
-    X, y = load(folder, "worm_neuron")
+    X, y = load("worm_neuron", folder)
     return (X if dense else sp.csr_array(X)), y
 
 

@@ -24,7 +24,8 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 import slce_xp
 from benchmarks.calibrate import by_form
-from benchmarks.problems import DATA_SETS, SYNTHETIC, load, synthetic
+from benchmarks.datasets import MissingDataError, load
+from benchmarks.problems import DATA_SETS, SYNTHETIC, synthetic
 from benchmarks.report import exponent, largest_angle, write_between_markers
 from benchmarks.timing import environment, interleaved, versions
 from slce_xp import _xp
@@ -480,13 +481,14 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     print(environment())
     results = []
     for name in DATA_SETS:
-        path = options.data and Path(options.data) / f"{name}.npz"
         if options.only and name not in options.only:
             continue
-        if not path or not path.exists():
-            print(f"\n{name}: not in the data folder, left out")
+        try:
+            X, y = load(name, options.data, download=False)
+        except MissingDataError as error:
+            print(f"\n{name} is left out. {error}")
             continue
-        results.append(race(name, *load(Path(options.data), name), options))
+        results.append(race(name, X, y, options))
         show(results[-1])
     for name, size in SYNTHETIC.items():
         if not options.only or name in options.only:
