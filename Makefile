@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 LOG := $(VENV)/install.log
 
-.PHONY: help demo test test-cupy-emulated find-cupy-emulation bench bench-memory bench-sparse bench-streaming gpu-check lint format clean
+.PHONY: help demo test test-cupy-emulated find-cupy-emulation bench bench-memory bench-sparse bench-streaming paper gpu-check lint format clean
 
 help:
 	@echo "make demo          fit SLCE on handwritten digits and draw the embedding (demo.png)"
@@ -14,6 +14,7 @@ help:
 	@echo "make bench-memory  bytes beside X against the size of the data, on every array library"
 	@echo "make bench-sparse  sparse data against dense, and a million cells (SLCE_XP_DATA: folder of data sets)"
 	@echo "make bench-streaming  files larger than their process's memory, and a cluster (8 GB of memory and disk)"
+	@echo "make paper         the paper's experiments, tables and figures beside ours (SLCE_XP_DATA; PAPER_ARGS=--quick)"
 	@echo "make gpu-check     tests, speed and memory on this machine's GPU; writes gpu-report.md"
 	@echo "make format        let ruff format the code"
 	@echo "make clean         remove the environment and caches"
@@ -53,6 +54,10 @@ bench-sparse: $(VENV)/.bench
 
 bench-streaming: $(VENV)/.test
 	@$(BIN)/python -m benchmarks.streaming $(BENCH_ARGS)
+
+# Interrupted, it goes on where it was. PAPER_ARGS="--quick" takes minutes.
+paper: $(VENV)/.test
+	@$(BIN)/python -m benchmarks.paper $(PAPER_ARGS)
 
 # Makes an environment of its own, for the CUDA builds of Torch and CuPy.
 gpu-check:

@@ -8,7 +8,6 @@ import struct
 import tarfile
 import zipfile
 
-import h5py
 import numpy as np
 import pytest
 from conftest import load_set
@@ -250,6 +249,7 @@ def test_xena_s_table_becomes_counts_again(tmp_path):
 
 
 def test_counts_in_hdf5(tmp_path):
+    h5py = pytest.importorskip("h5py")
     with h5py.File(tmp_path / "worm.h5", "w") as file:
         file["X"], file["Y"] = np.eye(3), np.array([1.0, 2, 2])
     X, y = datasets.parse_worm(tmp_path / "worm.h5")

@@ -33,8 +33,8 @@ def arguments(arguments: Sequence[str] | None, methods: Sequence[str]) -> argpar
     parser.add_argument("--workers", type=int, default=min(2, os.cpu_count() or 1),
                         help="processes, each with one thread (%(default)s)")  # fmt: skip
     parser.add_argument("--output", type=Path,
-                        help="folder for results.json, report.md and figures "
-                        f"(default: {RESULTS}/paper, with --quick {RESULTS}/paper-quick)")  # fmt: skip
+                        help="folder for results.json, report.md and figures (default: "
+                        f"{RESULTS}/paper, with --quick {RESULTS}/paper-quick)")  # fmt: skip
     parser.add_argument("--redraw", action="store_true",
                         help="run nothing: report and figures of what is in --output")  # fmt: skip
     options = parser.parse_args(arguments)

@@ -48,13 +48,13 @@ EXPERIMENTS = (
         1,
         ("usps", "mnist", "activity", "har_meanstd66", "mice_protein", "arcene", "pancan"),
         (2, 3),
-        ("SLCE", "LDA", "PCA", "HSIC SPCA", "Bair SPCA", "Centroid-Encoder"),
+        ("SLCE", "LDA", "PCA", "HSIC SPCA", "Bair's SPCA", "Centroid-Encoder"),
     ),
     Experiment(
         2,
         ("colon", "ionosphere", "arcene"),
         (2,),
-        ("SLCE", "LRPCA (CV)", "LRPCA (ML)", "LSPCA (CV)", "LSPCA (ML)", "LDA", "PCA"),
+        ("SLCE", "LRPCA (CV)", "LRPCA (MLE)", "LSPCA (CV)", "LSPCA (MLE)", "LDA", "PCA"),
     ),
     Experiment(
         3,
@@ -274,7 +274,10 @@ def run(
         Run in this process with these, instead of in others with ``benchmarks.peers``.
     """
     to_do = [cell for cell in cells if cell not in results.scores]
-    outcomes = _here(to_do, folder, methods) if methods else _in_processes(to_do, folder, workers)
+    if methods is not None:
+        outcomes = _here(to_do, folder, methods)
+    else:
+        outcomes = _in_processes(to_do, folder, workers)
     for cell, outcome in outcomes:
         if isinstance(outcome, Score):
             results.keep(cell, outcome)

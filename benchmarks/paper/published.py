@@ -8,7 +8,7 @@ repetitions.
 from __future__ import annotations
 
 # Table "Classification accuracies (%) of 5-NN classifier on the 2D and 3D embedded data".
-_METHODS_1 = ("SLCE", "LDA", "PCA", "HSIC SPCA", "Bair SPCA")
+_METHODS_1 = ("SLCE", "LDA", "PCA", "HSIC SPCA", "Bair's SPCA")
 _TABLE_1 = {
     2: {
         "usps": ((55.64, 0.95), (47.20, 0.77), (39.83, 0.91), (45.67, 1.16), (40.88, 0.92)),
@@ -30,7 +30,7 @@ _TABLE_1 = {
 
 # Table "Comparison of classification results between SLCE and LRPCA", two dimensions. The
 # numbers of LRPCA are those that Ritchie et al. published, the paper says.
-_METHODS_2 = ("SLCE", "LRPCA (CV)", "LRPCA (ML)")
+_METHODS_2 = ("SLCE", "LRPCA (CV)", "LRPCA (MLE)")
 _TABLE_2 = {
     "colon": ((83.08, 7.22), (80.80, 10.40), (80.80, 12.50)),
     "ionosphere": ((86.03, 4.36), (83.90, 4.20), (85.90, 2.60)),

@@ -12,7 +12,6 @@ from benchmarks.paper.protocol import EXPERIMENTS, REPETITIONS, Results, dimensi
 from benchmarks.paper.published import ACCURACIES, DESCRIPTIONS
 
 MARK = "≠"
-NAMES = {"LRPCA (ML)": "LRPCA (MLE)", "Bair SPCA": "Bair's SPCA"}  # as the paper calls them
 
 
 class Estimate(NamedTuple):
@@ -92,7 +91,7 @@ def accuracy_table(results: Results, number: int, p: int) -> list[str]:
             rows.append(["", "paper", *papers])
     if not rows:
         return []
-    return table(["set", "", *(NAMES.get(m, m) for m in methods)], rows)
+    return table(["set", "", *methods], rows)
 
 
 def seconds_table(results: Results) -> list[str]:
@@ -131,7 +130,7 @@ def differences(results: Results) -> list[str]:
     return lines + table(
         ["experiment", "set", "method", "dimensions", "here", "paper", "difference"],
         (
-            [str(number), DATA_SETS[name].title, NAMES.get(method, method), str(p), str(ours),
+            [str(number), DATA_SETS[name].title, method, str(p), str(ours),
              f"{paper[0]:.2f} ± {paper[1]:.2f}", f"{ours.mean - paper[0]:+.2f}"]
             for number, name, method, p, ours, paper in apart
         ),
