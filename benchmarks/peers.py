@@ -198,7 +198,7 @@ class BairSPCA(_Peer):
         if self.threshold == "cv":
             self.threshold_ = self._cross_validated(X, codes)
         else:
-            self.threshold_ = _as_number(self.threshold, "threshold", "'cv'", most=1.0)
+            self.threshold_ = _as_number(self.threshold, "threshold", "'cv'", 1.0)
         self.kept_ = _keep(self.scores_, self.threshold_, k)
         self.mean_ = X.mean(axis=0)
         self.scale_ = 1.0
@@ -243,7 +243,7 @@ def _keep(scores: np.ndarray, threshold: float, least: int) -> np.ndarray:
     return scores >= min(threshold, np.partition(scores, -least)[-least])
 
 
-def _as_number(value: Any, name: str, words: str, most: float = np.inf) -> float:
+def _as_number(value: Any, name: str, words: str, most: float) -> float:
     rule = f"{name} must be {words} or a number from 0 to {most:g}"
     if isinstance(value, (bool, str)) or not np.isscalar(value):
         raise TypeError(f"{rule}; got {value!r}")
@@ -510,7 +510,7 @@ class _RitchieSPCA(_Peer):
             if self.lam == "cv":
                 self.lam_ = self._cross_validated(Z, codes)
             else:
-                self.lam_ = _as_number(self.lam, "lam", "'cv', 'ml'")
+                self.lam_ = _as_number(self.lam, "lam", "'cv', 'ml'", LARGEST_LAMBDA)
             few = _thinned(codes, self.max_samples, self.random_state)
             near = problem if len(few) == len(Z) else self._problem(Z[few], codes[few])
             below = [lam for lam in LAMBDAS if lam < self.lam_]
@@ -687,7 +687,7 @@ class CentroidEncoder(_Peer):
         measure = torch.nn.functional.mse_loss
         with torch.no_grad():
             self.initial_loss_ = float(measure(network(inputs), targets))
-        optimiser = torch.optim.Adam(network.parameters(), self.learning_rate)
+        optimiser = torch.optim.Adam(network.parameters(), self.learning_rate, fused=True)
         schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, self.n_steps)
         order = torch.randperm(n)
         at = 0
