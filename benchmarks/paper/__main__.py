@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import platform
 import sys
 import time
 from collections.abc import Sequence
@@ -11,7 +12,7 @@ from pathlib import Path
 
 from benchmarks import datasets
 from benchmarks.paper import figures, protocol, report
-from benchmarks.timing import environment
+from benchmarks.timing import versions
 
 RESULTS = Path("benchmarks/results")
 
@@ -55,7 +56,7 @@ def main(
     """Run what was asked for; ``methods`` takes the place of those of ``benchmarks.peers``."""
     known = methods
     if known is None:
-        from benchmarks.peers import METHODS as known  # noqa: N811
+        known = protocol.all_methods()
     options = arguments(given, list(known))
     results = protocol.Results(options.output / "results.json")
     # The figures show a set or two that no experiment has.
@@ -93,6 +94,8 @@ def _run(
 
     done = sum(cell in results.scores for cell in cells)
     before, start = results.about.get("seconds", 0.0), time.perf_counter()
+    machine = f"{platform.machine()}, {os.cpu_count()} cores; {options.workers} processes; "
+    machine += ", ".join(f"{name} {version}" for name, version in versions().items())
     failures = {}
     try:
         with tqdm(total=len(cells), initial=done, unit="cell", disable=None) as bar:
@@ -101,7 +104,7 @@ def _run(
             ):
                 # Written with the next cell.
                 seconds = round(before + time.perf_counter() - start, 1)
-                results.about = {"environment": environment(), "seconds": seconds}
+                results.about = {"environment": machine, "seconds": seconds}
                 bar.set_description(f"{cell.set}, {cell.method}")
                 bar.update()
                 if isinstance(outcome, Exception):
