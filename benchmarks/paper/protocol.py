@@ -325,8 +325,8 @@ def _in_processes(
     running = {}
     try:
         while True:
-            # Few at a time, in order: both processes then work on the same set.
-            while len(running) < 2 * workers and (cell := next(waiting, None)) is not None:
+            # No more than run at once: an interrupt then ends all of them, and none begins.
+            while len(running) < workers and (cell := next(waiting, None)) is not None:
                 running[pool.submit(_work, cell, folder)] = cell
             if not running:
                 return
