@@ -47,8 +47,11 @@ class _Peer(TransformerMixin, BaseEstimator):
     """
 
     def _start(self, X: Any, y: Any) -> tuple[Any, _validate.Labels]:
-        X = _validate.as_matrix(X)
+        X = _as_floats(X)
         n, d = X.shape
+        xp, _ = _xp.place_of(X)
+        if not bool(xp.all(xp.isfinite(X))):
+            raise ValueError("X must be finite; got NaN or infinity. Impute or remove them first")
         labels = _validate.as_labels(y, n)
         _validate.as_count(self.n_components, "n_components", 1, min(n - 1, d))
         self.classes_ = labels.classes
@@ -60,7 +63,14 @@ class _Peer(TransformerMixin, BaseEstimator):
         check_is_fitted(self)
         # The mean is taken off in k dimensions: no copy of X in d.
         axes = (self.components_ / self.scale_).T
-        return X @ axes - self.mean_ @ axes
+        return _as_floats(X) @ axes - self.mean_ @ axes
+
+
+def _as_floats(X: Any) -> Any:
+    """X as a matrix of its own library that can be computed with: pixels are often integers."""
+    X = _validate.as_matrix(X)
+    xp, _ = _xp.place_of(X)
+    return xp.astype(X, _xp.working_dtype(X), copy=False)
 
 
 def _standardisation(X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -329,8 +339,7 @@ class HSICSPCA(_Peer):
 
 # ---------------------------------------------------------------- Ritchie
 
-# The weights λ that cross-validation chooses from, each solved from the one before. The authors'
-# grid, in the form (1 − λ) PCA + λ prediction, runs over the same range.
+# The weights λ that cross-validation chooses from, each solved from the one before.
 LAMBDAS = (0.05, 0.2, 0.5, 1.0, 3.0, 10.0, 100.0)
 # Where the likelihood has no maximum (labels predicted without error), λ ends here.
 LARGEST_LAMBDA = 1000.0
@@ -563,10 +572,10 @@ class LSPCA(_RitchieSPCA):
     """Least-squares supervised PCA of Ritchie et al.
 
     Minimises ‖X − XLᵀL‖² / ‖X‖² + λ ‖Y − XLᵀβ‖² / ‖Y‖² over orthonormal rows L and
-    coefficients β, with Y the centred one-hot labels. λ is the authors' (1 − λ) / λ; the SLCE
-    paper writes it before the other term.
+    coefficients β, with Y the centred one-hot labels. The SLCE paper writes λ before the other
+    term, 1 / λ here.
 
-    The data are standardised, as in the authors' experiments. L-BFGS starts from the principal
+    The data are standardised, as the MATLAB code named below does. L-BFGS starts from the principal
     axes and follows rising λ. The problem is not convex: the answer is a local optimum. Data
     wider than tall are first rotated into their row space, which is exact.
 
@@ -576,9 +585,10 @@ class LSPCA(_RitchieSPCA):
     lam : "cv", "ml" or float
         The weight λ ≥ 0 of the labels; 0 is PCA. "cv": the one of `LAMBDAS` with the least error
         of prediction in cross-validation, of equals the smallest. "ml": maximum likelihood, with
-        X normal of one variance along the subspace and another across it. As in the authors'
-        code, the log-likelihoods of X and of the labels both count as means over their entries:
-        as sums, the d entries of a sample would drown its label, and the answer be PCA.
+        X normal of one variance along the subspace and another across it. The log-likelihoods
+        of X and of the labels both count as means over their entries, as in the MATLAB code for
+        the method (lrpca_MLE.m in github.com/WEIYujie1996/LSPCA): as sums, the d entries of a
+        sample would drown its label, and the answer be PCA.
     standardize : bool
         Whether to divide each feature by its standard deviation.
     n_folds : int
@@ -604,8 +614,10 @@ class LRPCA(_RitchieSPCA):
     """Logistic-regression supervised PCA of Ritchie et al.
 
     Minimises ‖X − XLᵀL‖² / ‖X‖² + λ · mean log-loss of a multinomial logistic regression on
-    XLᵀ, over orthonormal rows L and the regression's coefficients. A very small ridge, `RIDGE`,
-    bounds these where the classes can be separated, as they nearly always can where d > n. The
+    XLᵀ, over orthonormal rows L and the regression's coefficients. A small ridge, `RIDGE`, bounds
+    these where the classes can be separated, as they nearly always can where d > n: there a
+    subspace next to PCA's predicts without error once the coefficients are large enough, so that
+    the answer depends on the ridge, which the MATLAB code has not. The
     error of prediction in cross-validation is the share of wrong classes.
 
     All else, parameters and attributes are as in `LSPCA`.

@@ -125,6 +125,22 @@ def test_errors_name_the_parameter_and_the_rule(method, error, words):
         method.fit(*TALL)
 
 
+def test_what_is_no_finite_number_is_refused():
+    X, y = TALL
+    X = X.copy()
+    X[3, 2] = np.nan
+    with pytest.raises(ValueError, match="X must be finite"):
+        LSPCA(2).fit(X, y)
+
+
+@pytest.mark.parametrize("method", [HSICSPCA(3), BairSPCA(2), LSPCA(2, 1.0), CentroidEncoder(2)])
+def test_integers_are_as_good_as_floats(method):
+    X, y = TALL
+    pixels = (20 * (X - X.min())).astype(np.uint8)
+    expected = clone(method).fit(pixels.astype(np.float64), y).transform(pixels.astype(np.float64))
+    np.testing.assert_array_equal(method.fit(pixels, y).transform(pixels), expected)
+
+
 # ---------------------------------------------------------------- Bair
 
 
