@@ -617,8 +617,8 @@ class LRPCA(_RitchieSPCA):
     XLᵀ, over orthonormal rows L and the regression's coefficients. A small ridge, `RIDGE`, bounds
     these where the classes can be separated, as they nearly always can where d > n: there a
     subspace next to PCA's predicts without error once the coefficients are large enough, so that
-    the answer depends on the ridge, which the MATLAB code has not. The
-    error of prediction in cross-validation is the share of wrong classes.
+    the answer depends on the ridge, which the MATLAB code has not. The error of prediction in
+    cross-validation is the share of wrong classes.
 
     All else, parameters and attributes are as in `LSPCA`.
     """

@@ -334,6 +334,16 @@ def test_the_row_space_loses_nothing(method):
 
 
 @RITCHIE
+def test_a_subsample_decides_where_to_start_and_not_where_to_end(method):
+    X, y = TALL
+    whole, thinned = (
+        method(3, 0.2, max_samples=most, max_iter=2000).fit(X, y) for most in (1000, 40)
+    )
+    assert not np.array_equal(whole.components_, thinned.components_)
+    assert oracle.largest_angle(whole.components_, thinned.components_) < 0.02
+
+
+@RITCHIE
 @pytest.mark.parametrize("lam", ["cv", "ml"])
 def test_a_direction_that_pca_misses_is_found(method, lam):
     X, y = hidden_by_factors()
@@ -384,6 +394,20 @@ def test_centroid_encoder_lowers_its_loss_and_keeps_the_seed_of_others():
     assert model.loss_ < 0.5 * model.initial_loss_
     other = CentroidEncoder(2, n_steps=300, random_state=1).fit(X, y)
     assert not np.array_equal(other.transform(X), model.transform(X))
+
+
+def test_centroid_encoder_finds_classes_that_no_line_separates():
+    rng = np.random.default_rng(9)
+    X = rng.standard_normal((400, 3))
+    y = (np.abs(X[:, 0]) > 0.7).astype(int)  # outside and inside of a slab
+    X[:, 2] += 0.3 * y  # centroids that coincide could not be told apart by any network
+    accuracies = {}
+    for hidden in ((), (30,)):
+        Z = CentroidEncoder(1, hidden=hidden).fit(X[:300], y[:300]).transform(X)
+        classifier = KNeighborsClassifier(5).fit(Z[:300], y[:300])
+        accuracies[hidden] = classifier.score(Z[300:], y[300:])
+    assert accuracies[()] < 0.75
+    assert accuracies[(30,)] > 0.9
 
 
 @PROBLEMS
