@@ -297,6 +297,8 @@ UNCLEAR = """\
 - **Human Activity**: the public set has 10 299 samples; which 5744 the paper uses is not said.
 - **Preparation**: the paper mentions none. Features are used as they come, neither scaled nor
   standardised; so much agrees with the paper on MNIST to the last digit.
+- **Ritchie's methods** (LRPCA, LSPCA) standardise features, as published code of theirs does; all
+  others get them raw. On features of unlike spread part of a difference may come from that alone.
 - **Splits**: random, not stratified; the paper does not say.
 - **Beyond the positive eigenvalues**: a set of two classes gives SLCE one positive eigenvalue. Its
   second and third component are then directions in which the training data do not vary (d ≥ n), or
