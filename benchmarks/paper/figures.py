@@ -75,7 +75,7 @@ def intuition(load: Load, results: Results) -> Figure:
     C = _centroid_rows(X, y)
     # Of each class three samples that lie apart: by their place along the diagonal.
     order = np.argsort(X @ [1, -1], kind="stable")
-    shown = np.concatenate([order[y[order] == j][[8, 25, 41]] for j in (0, 1)])
+    shown = np.concatenate([order[y[order] == j][[3, 25, 44]] for j in (0, 1)])
     angle = np.deg2rad(70)
     lines = {
         "(a) an arbitrary line": np.array([np.cos(angle), np.sin(angle)]),
@@ -99,7 +99,7 @@ def intuition(load: Load, results: Results) -> Figure:
         axis.set_aspect("equal")
         axis.set_xlabel("sepal length (cm)")
     axes[0].set_ylabel("sepal width (cm)")
-    axes[0].set(xlim=(-1.35, 1.45), ylim=(-1.15, 1.35))
+    axes[0].set(xlim=(-1.3, 1.6), ylim=(-1.1, 1.2))
     handles = [
         Line2D([], [], color=BLACK, marker="o", linestyle="", label="sample"),
         Line2D([], [], color=BLACK, marker="o", linestyle="", mfc="white", label="rebuilt"),
@@ -258,33 +258,44 @@ def cost(load: Load, results: Results) -> Figure:
 # ---------------------------------------------------------------- Experiment 3
 
 
-def accuracy_against_dimension(load: Load, results: Results) -> Figure:
-    """Mean accuracy and its standard deviation in 5 to 20 dimensions."""
+def accuracy_against_dimension(load: Load, results: Results) -> Figure | None:
+    """Mean accuracy and its standard deviation in 5 to 20 dimensions, of the sets that are done."""
     experiment = EXPERIMENTS[2]
-    styles = dict(zip(experiment.methods, zip(
-        (BLUE, ORANGE, BLACK, GREEN, PURPLE, RED, SKY), MARKERS, ("-", "--", ":", "-.") * 2,
-        strict=False), strict=False))  # fmt: skip
-    figure, axes = plt.subplots(3, 1, figsize=(WIDTH, 5.4), sharex=True)
-    for axis, name in zip(axes, experiment.sets, strict=True):
-        for j, method in enumerate(experiment.methods):
-            values = [results.accuracies(3, name, method, p) for p in experiment.dimensions]
-            if not values[0].size:
-                continue
-            colour, marker, line = styles[method]
-            axis.errorbar(
-                np.array(experiment.dimensions) + 0.15 * (j - 1.5),  # bars beside each other
+    found = {
+        name: {
+            method: values
+            for method in experiment.methods
+            if (values := [results.accuracies(3, name, method, p) for p in experiment.dimensions])
+            and values[0].size
+        }
+        for name in experiment.sets
+    }
+    found = {name: curves for name, curves in found.items() if curves}
+    if not found:
+        return None
+    colours = (BLUE, ORANGE, BLACK, GREEN, PURPLE, RED)
+    lines = ("-", "--", ":", "-.", (0, (1, 2)), (0, (5, 2, 1, 2)))
+    figure, axes = plt.subplots(
+        len(found), 1, figsize=(WIDTH, 0.6 + 1.7 * len(found)), sharex=True, squeeze=False
+    )
+    handles = {}
+    for axis, (name, curves) in zip(axes[:, 0], found.items(), strict=True):
+        for method, values in curves.items():
+            j = experiment.methods.index(method)
+            handles[method] = axis.errorbar(
+                np.array(experiment.dimensions) + 0.18 * (j - 2.5),  # bars beside each other
                 [v.mean() for v in values], [v.std(ddof=min(1, v.size - 1)) for v in values],
-                color=colour, marker=marker, linestyle=line, capsize=2, elinewidth=0.8,
-                label=method,
+                color=colours[j], marker=MARKERS[j], linestyle=lines[j], capsize=1.5,
+                elinewidth=0.7, markersize=3.5,
             )  # fmt: skip
         axis.set(title=DATA_SETS[name].title, ylabel="5-NN accuracy (%)")
         axis.set_xticks(experiment.dimensions)
-    handles, labels = next(
-        (pair for axis in axes if (pair := axis.get_legend_handles_labels())[0]), ([], [])
+    axes[-1, 0].set_xlabel("dimensions")
+    legend = figure.legend(
+        handles.values(), handles.keys(), loc="lower center", ncols=3, columnspacing=1
     )
-    figure.legend(handles, labels, loc="lower center", ncols=4, columnspacing=1)
-    axes[-1].set_xlabel("dimensions")
-    figure.tight_layout(rect=(0, 0.035, 1, 1))
+    height = legend.get_window_extent().height / figure.bbox.height
+    figure.tight_layout(rect=(0, height, 1, 1))
     return figure
 
 
@@ -293,7 +304,7 @@ def accuracy_against_dimension(load: Load, results: Results) -> Figure:
 
 def figures(
     sets: Mapping[str, bool],
-) -> dict[str, tuple[str, tuple[str, ...], Callable[..., Figure]]]:
+) -> dict[str, tuple[str, tuple[str, ...], Callable[..., Figure | None]]]:
     """For each file: caption, the sets it needs, and how it is drawn.
 
     Parameters
@@ -358,6 +369,8 @@ def draw_all(
         if all(sets.get(name) for name in needed):
             with plt.rc_context(STYLE):
                 figure = draw(load, results)
+                if figure is None:
+                    continue
                 _save(figure, folder / file)
             plt.close(figure)
             drawn[file] = caption
