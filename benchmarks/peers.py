@@ -17,7 +17,7 @@ written here from their papers, small enough to be read beside them:
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -28,7 +28,6 @@ import torch
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.decomposition import PCA
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
-from sklearn.model_selection import StratifiedKFold, StratifiedShuffleSplit
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.utils.validation import check_is_fitted
 
@@ -107,18 +106,26 @@ def _in_row_space(X: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
     return np.ascontiguousarray(triangle.T), axes
 
 
+def _by_class(codes: np.ndarray, seed: int) -> np.ndarray:
+    """Positions of the samples, class after class, within each in random order."""
+    order = np.random.default_rng(seed).permutation(len(codes))
+    return order[np.argsort(codes[order], kind="stable")]
+
+
 def _thinned(codes: np.ndarray, most: int, seed: int) -> np.ndarray:
     """Positions of at most `most` samples, each class in its proportion."""
     if len(codes) <= most:
         return np.arange(len(codes))
-    split = StratifiedShuffleSplit(1, train_size=most, random_state=seed)
-    return np.sort(next(split.split(codes, codes))[0])
+    even = np.linspace(0, len(codes) - 1, most).round().astype(int)
+    return np.sort(_by_class(codes, seed)[even])
 
 
-def _folds(codes: np.ndarray, n_folds: int, seed: int) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Stratified folds: fewer of them where the smallest class has fewer samples, at least two."""
-    n_folds = max(2, min(n_folds, int(np.bincount(codes).min())))
-    return list(StratifiedKFold(n_folds, shuffle=True, random_state=seed).split(codes, codes))
+def _folds(codes: np.ndarray, n_folds: int, seed: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Positions inside and outside of each fold, classes in proportion, of one sample too."""
+    fold = np.empty(len(codes), dtype=int)
+    fold[_by_class(codes, seed)] = np.arange(len(codes)) % n_folds
+    for i in range(n_folds):
+        yield np.flatnonzero(fold != i), np.flatnonzero(fold == i)
 
 
 # ---------------------------------------------------------------- LDA

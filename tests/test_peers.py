@@ -141,6 +141,28 @@ def test_integers_are_as_good_as_floats(method):
     np.testing.assert_array_equal(method.fit(pixels, y).transform(pixels), expected)
 
 
+@pytest.mark.parametrize("most", [30, 1000])
+def test_subsamples_and_folds_keep_classes_in_proportion(most):
+    codes = np.random.default_rng(3).permutation(np.repeat([0, 1, 2], [50, 30, 20]))
+    rows = peers._thinned(codes, most, seed=1)
+    assert len(np.unique(rows)) == len(rows) == min(most, 100)
+    shares = np.bincount(codes[rows]) / len(rows)
+    np.testing.assert_allclose(shares, [0.5, 0.3, 0.2], atol=0.04)
+    outside = []
+    for inner, outer in peers._folds(codes, 5, seed=1):
+        assert np.bincount(codes[outer]).tolist() == [10, 6, 4]
+        assert np.array_equal(np.sort(np.concatenate([inner, outer])), np.arange(100))
+        outside.extend(outer)
+    assert np.array_equal(np.sort(outside), np.arange(100))
+
+
+@pytest.mark.parametrize("method", [BairSPCA(2), LSPCA(2), LRPCA(2)])
+def test_a_class_of_one_sample_stops_no_cross_validation(method):
+    X, y = TALL
+    y = np.where(np.arange(len(y)) == 7, 9, y)
+    assert np.isfinite(method.fit(X, y).transform(X)).all()
+
+
 # ---------------------------------------------------------------- Bair
 
 
