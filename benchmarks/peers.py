@@ -346,8 +346,10 @@ class HSICSPCA(_Peer):
 
 # ---------------------------------------------------------------- Ritchie
 
-# The weights λ that cross-validation chooses from, each solved from the one before.
+# The weights λ that cross-validation chooses from, each solved from the one before, in so many
+# iterations: on the way to a λ, and to compare several, near is enough.
 LAMBDAS = (0.05, 0.2, 0.5, 1.0, 3.0, 10.0, 100.0)
+PATH_ITERATIONS = 60
 # Where the likelihood has no maximum (labels predicted without error), λ ends here.
 LARGEST_LAMBDA = 1000.0
 # On the coefficients of the logistic regression, in mean log-loss of samples of mean square length
@@ -543,7 +545,7 @@ class _RitchieSPCA(_Peer):
         """The solution for each λ, from that before; the first from the principal axes."""
         thetas = [problem.start()]
         for lam in lams:
-            thetas.append(problem.solve(lam, thetas[-1], self.max_iter))
+            thetas.append(problem.solve(lam, thetas[-1], PATH_ITERATIONS))
         return thetas[1:]
 
     def _cross_validated(self, Z: np.ndarray, codes: np.ndarray) -> float:
@@ -603,7 +605,7 @@ class LSPCA(_RitchieSPCA):
         λ is chosen by cross-validation on a stratified subsample of at most so many, and the
         solution for larger data starts from that for the subsample.
     max_iter : int
-        Of L-BFGS, for each λ.
+        Of L-BFGS for the λ chosen; `PATH_ITERATIONS` for those on the way to it.
     random_state : int
         Of the folds and the subsample.
 
