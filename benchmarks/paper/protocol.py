@@ -62,7 +62,7 @@ EXPERIMENTS = (
         3,
         ("olivetti", "yale", "coil20"),
         (5, 10, 15, 20),
-        # Ritchie's methods take up to a minute for a fit in 20 dimensions.
+        # Without Ritchie's methods, the slowest by far in many dimensions.
         ("SLCE", "LDA", "PCA", "HSIC SPCA", "Bair's SPCA", "Centroid-Encoder"),
     ),
     # Not the paper's: other readings of two methods whose numbers it does not share with us.
