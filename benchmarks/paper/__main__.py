@@ -29,7 +29,7 @@ def arguments(arguments: Sequence[str] | None, methods: Sequence[str]) -> argpar
     parser.add_argument("--sets", nargs="+", choices=sets, metavar="SET",
                         help=f"only these of {', '.join(sets)}")  # fmt: skip
     parser.add_argument("--methods", nargs="+", choices=methods, metavar="METHOD",
-                        help=f"only these of {', '.join(methods)}")  # fmt: skip
+                        help=f"only these of {', '.join(methods)}".replace("%", "%%"))  # fmt: skip
     parser.add_argument("--repetitions", type=int, help=f"(default: {protocol.REPETITIONS})")
     parser.add_argument("--workers", type=int, default=min(2, os.cpu_count() or 1),
                         help="processes, each with one thread (%(default)s)")  # fmt: skip
