@@ -32,7 +32,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.utils.validation import check_is_fitted
 
 import slce_xp
-from slce_xp import _validate, _xp
+from slce_xp import _labels, _validate, _xp
 
 NEIGHBOURS = 5  # of the classifier that the paper judges every embedding by
 
@@ -45,13 +45,13 @@ class _Peer(TransformerMixin, BaseEstimator):
     Linear ones leave `mean_`, `scale_` and `components_`, and need no transform of their own.
     """
 
-    def _start(self, X: Any, y: Any) -> tuple[Any, _validate.Labels]:
+    def _start(self, X: Any, y: Any) -> tuple[Any, _labels.Labels]:
         X = _as_floats(X)
         n, d = X.shape
         xp, _ = _xp.place_of(X)
         if not bool(xp.all(xp.isfinite(X))):
             raise ValueError("X must be finite; got NaN or infinity. Impute or remove them first")
-        labels = _validate.as_labels(y, n)
+        labels = _labels.as_labels(y, n)
         _validate.as_count(self.n_components, "n_components", 1, min(n - 1, d))
         self.classes_ = labels.classes
         self.n_features_in_ = d
@@ -327,7 +327,7 @@ class HSICSPCA(_Peer):
         self.components_ = U.T
         return self
 
-    def _label_features(self, labels: _validate.Labels) -> np.ndarray:
+    def _label_features(self, labels: _labels.Labels) -> np.ndarray:
         """T, shape (n, q), such that T Tᵀ is the kernel matrix of the labels."""
         match self.label_kernel:
             case "delta":

@@ -401,3 +401,9 @@ def test_mnist_to_the_last_digit(data_folder_or_skip):
     score = protocol.run_cell(Cell(1, "mnist", "PCA", 0), X, y, METHODS)
     for p, accuracy in zip((2, 3), score.accuracy, strict=True):
         assert round(accuracy, 2) == published.ACCURACIES[1, "mnist", "PCA", p][0]
+
+
+def test_the_command_explains_itself(capsys):
+    with pytest.raises(SystemExit):
+        command.arguments(["--help"], list(protocol.all_methods()))
+    assert "--quick" in capsys.readouterr().out
