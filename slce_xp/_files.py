@@ -21,7 +21,7 @@ import numpy as np
 from slce_xp import _xp
 
 FORMAT = "slce_xp model"
-VERSION = 1
+VERSION = 2  # 2: a scale, names of features
 
 T = TypeVar("T")
 

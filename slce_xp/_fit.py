@@ -162,7 +162,8 @@ def fit(
         model = make_model(operator, solution, labels, plan, n_components)
         bar.done()
     _tell_unconverged(solution, request)
-    return model
+    names = _validate.feature_names(X)
+    return model if names is None else dataclasses.replace(model, feature_names=names)
 
 
 def make_model(

@@ -69,6 +69,11 @@ class Model:
         to rounding.
     history : tuple of float
         The largest residual after each pass.
+    scale : array, shape (d,), or None
+        What columns are divided by before they meet `components`; None: by nothing. See
+        `unscaled`.
+    feature_names : numpy.ndarray of str, shape (d,), or None
+        The names of the columns, where X was a data frame that has some.
 
     Examples
     --------
@@ -97,6 +102,8 @@ class Model:
     passes: int = 0
     residuals: np.ndarray | None = None
     history: tuple[float, ...] = ()
+    scale: Array | None = None
+    feature_names: np.ndarray | None = None
 
     # ------------------------------------------------------------ what it says about the fit
 
@@ -153,6 +160,8 @@ class Model:
             )
         xp, device = self._place
         between = xp.sqrt(self.weights)[:, None] * (self.centroids - self.mean)
+        if self.scale is not None:
+            between = between / self.scale
         n_classes, d = between.shape
         gram = between @ between.T if n_classes <= d else between.T @ between
         k = min(self.n_components, gram.shape[0])
@@ -197,7 +206,7 @@ class Model:
     # ------------------------------------------------------------ what it does with data
 
     def transform(self, X: Any, out: Any = None) -> Any:
-        """Embed samples: (X − mean)·Aᵀ.
+        """Embed samples: (X − mean)·Aᵀ, of columns divided by `scale` where there is one.
 
         Parameters
         ----------
@@ -225,6 +234,7 @@ class Model:
         ...     model.transform(rows, out=os.path.join(folder, "Z.npy")).shape
         (4, 1)
         """
+        self._check_names(X)
         source = self._source(X, self.n_features, "X")
         with _xp.computing(self._place):
             if _xp.is_dask(X):
@@ -251,7 +261,10 @@ class Model:
     def _embedding(self, source: ArraySource) -> Callable[[Array], Array]:
         """What is done with rows of X, in the dtype of their source."""
         xp, _ = self._place
-        axes = xp.astype(self.components.T, source.dtype, copy=False)
+        axes = self.components.T
+        if self.scale is not None:
+            axes = axes / self.scale[:, None]
+        axes = xp.astype(axes, source.dtype, copy=False)
         mean = xp.astype(self.mean, source.dtype, copy=False)
         if source.is_sparse:
             return lambda rows: (axes.T @ rows.T).T - mean @ axes
@@ -274,7 +287,8 @@ class Model:
             raise TypeError("Z must be dense, as transform returns it; got a sparse matrix")
         xp, _ = self._place
         with _xp.computing(self._place):
-            rows = source.rows(slice(0, source.n)) @ xp.astype(self.components, source.dtype)
+            axes = self.components if self.scale is None else self.components * self.scale
+            rows = source.rows(slice(0, source.n)) @ xp.astype(axes, source.dtype)
             rows += xp.astype(self.mean, source.dtype)
             return rows
 
@@ -291,6 +305,20 @@ class Model:
             What SLCE makes of each sample's class centroid.
         """
         return self.inverse_transform(self.transform(X))
+
+    def _check_names(self, X: Any) -> None:
+        """A frame with other columns, or in another order, would be embedded wrongly in silence."""
+        names = _validate.feature_names(X)
+        if names is None or self.feature_names is None or names.shape != self.feature_names.shape:
+            return
+        differ = np.flatnonzero(names != self.feature_names)
+        if differ.size:
+            first = differ[0]
+            raise ValueError(
+                f"X must have the columns that the model was fitted to, in their order; column "
+                f"{first} is {str(names[first])!r}, not {str(self.feature_names[first])!r}. "
+                "Choose them: X[list(model.feature_names)]"
+            )
 
     def _source(self, X: Any, width: int, name: str) -> ArraySource:
         matrix = _validate.as_matrix(X, name=name)
@@ -336,8 +364,50 @@ class Model:
         array([[1.]])
         """
         place = _xp.find_place(backend, device)
-        moved = {name: _xp.move(getattr(self, name), place) for name in _ARRAYS}
+        moved = {name: _xp.move(array, place) for name, array in self._arrays().items()}
         return dataclasses.replace(self, **moved)
+
+    def unscaled(self, scale: Array) -> Model:
+        """The model for X, of this one that was fitted to X / scale.
+
+        Components, eigenvalues and losses stay those of the scaled columns; mean and centroids are
+        those of X, and so are the samples that `transform` takes and `inverse_transform` gives.
+
+        Parameters
+        ----------
+        scale : array, shape (d,)
+            Positive, in the model's library and on its device.
+
+        Returns
+        -------
+        Model
+
+        Examples
+        --------
+        >>> import numpy as np, slce_xp
+        >>> X = np.array([[0.0, 100.0], [1.0, 300.0], [5.0, 200.0], [6.0, 400.0]])
+        >>> scale = X.std(axis=0)
+        >>> scaled = slce_xp.fit(X / scale, [0, 0, 1, 1])
+        >>> model = scaled.unscaled(scale)
+        >>> np.allclose(model.transform(X), scaled.transform(X / scale))
+        True
+        """
+        if self.scale is not None:
+            raise ValueError("the model has a scale already; unscale the one that was fitted")
+        if tuple(scale.shape) != (self.n_features,):
+            raise ValueError(
+                f"scale must have one number for each of {self.n_features} features; got shape "
+                f"{tuple(scale.shape)}"
+            )
+        scale = self._place.xp.astype(scale, self.mean.dtype, copy=False)
+        return dataclasses.replace(
+            self, mean=self.mean * scale, centroids=self.centroids * scale, scale=scale
+        )
+
+    def _arrays(self) -> dict[str, Array]:
+        """All that lives where the model does."""
+        names = _ARRAYS if self.scale is None else (*_ARRAYS, "scale")
+        return {name: getattr(self, name) for name in names}
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model to an .npz file of plain arrays, whole or not at all.
@@ -358,7 +428,9 @@ class Model:
             "residuals": None if self.residuals is None else [float(r) for r in self.residuals],
             "history": self.history,
         }
-        arrays = {name: _xp.to_host(getattr(self, name)) for name in _ARRAYS}
+        arrays = {name: _xp.to_host(array) for name, array in self._arrays().items()}
+        if self.feature_names is not None:
+            arrays["feature_names"] = self.feature_names
         _files.write(path, facts, {"classes": classes, **arrays})
 
 
@@ -404,6 +476,8 @@ def _from_contents(facts: dict[str, Any], contents: dict[str, np.ndarray]) -> Mo
         passes=int(facts["passes"]),
         residuals=None if facts["residuals"] is None else np.array(facts["residuals"], float),
         history=tuple(map(float, facts["history"])),
+        scale=contents.get("scale"),
+        feature_names=contents.get("feature_names"),
     )
     (k, d), n_classes = model.components.shape, model.classes.shape[0]
     expected = {
@@ -413,11 +487,14 @@ def _from_contents(facts: dict[str, Any], contents: dict[str, np.ndarray]) -> Mo
         "centroids": (n_classes, d),
         "counts": (n_classes,),
         "weights": (n_classes,),
+        "scale": (d,),
+        "feature_names": (d,),
     }
+    kinds = {"counts": "i", "feature_names": "U"}
     if not 0 <= model.n_positive <= k:
         raise ValueError(f"its n_positive is {model.n_positive} of {k}")
-    for name, shape in expected.items():
+    for name in expected.keys() & contents.keys():
         array = contents[name]
-        if array.shape != shape or array.dtype.kind != ("i" if name == "counts" else "f"):
+        if array.shape != expected[name] or array.dtype.kind != kinds.get(name, "f"):
             raise ValueError(f"its {name} have shape {array.shape} and dtype {array.dtype}")
     return model

@@ -84,6 +84,14 @@ def _as_array(X: Any, name: str) -> Array:
     )
 
 
+def feature_names(X: Any) -> np.ndarray | None:
+    """The names of a frame's or an Arrow table's columns, where all are text."""
+    if _xp.is_dask(X) or not (hasattr(X, "to_numpy") or hasattr(X, "column_names")):
+        return None
+    names = list(getattr(X, "column_names", getattr(X, "columns", ())))
+    return np.array(names, dtype=np.str_) if names and all(type(n) is str for n in names) else None
+
+
 def _checked_dask(X: Any, name: str) -> Any:
     if isinstance(X._meta, np.ma.MaskedArray):
         raise TypeError(

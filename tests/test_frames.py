@@ -42,6 +42,19 @@ def test_frames_are_as_good_as_arrays(make, dtype):
 
 
 @libraries
+def test_a_model_knows_the_names_of_its_columns_and_refuses_others(make, tmp_path):
+    model = slce_xp.fit(make(COLUMNS), Y)
+    model.save(tmp_path / "model.npz")
+    assert list(slce_xp.load(tmp_path / "model.npz").feature_names) == NAMES
+    turned = make({name: COLUMNS[name] for name in ["width", "length", "nnz", "columns"]})
+    with pytest.raises(ValueError, match=r"column 0 is 'width', not 'length'\. Choose them"):
+        model.transform(turned)
+    assert model.transform(X).shape == (N, 2)
+    assert MODEL.feature_names is None
+    assert MODEL.transform(turned).shape == (N, 2)
+
+
+@libraries
 def test_columns_of_different_numbers(make):
     frame = make(
         {

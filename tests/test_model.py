@@ -438,5 +438,37 @@ def test_a_refused_file_is_closed(saved):
 
 def test_a_file_of_a_newer_release_asks_for_an_upgrade(saved):
     rewrite(saved, {"version": 99, "classes": "a kind that is not known yet"})
-    with pytest.raises(ValueError, match=r"format 1 or older; .* has format 99\. Upgrade slce_xp"):
+    with pytest.raises(ValueError, match=r"format 2 or older; .* has format 99\. Upgrade slce_xp"):
         slce_xp.load(saved)
+
+
+# ---------------------------------------------------------------- scaled columns
+
+
+def test_a_model_of_scaled_columns_takes_columns_as_they_are(xp, dtype, tmp_path):
+    scale = np.array([0.1, 3.0, 7.0, 200.0])
+    scaled = slce_xp.fit(xp.array(X / scale, dtype), CODES)
+    model = scaled.unscaled(xp.array(scale, dtype))
+    model.save(tmp_path / "model.npz")
+    expected = embedded(scaled.to("numpy"), X / scale)
+    close = {"rtol": 0, "atol": 100 * TOLERANCE[dtype] * np.abs(X / scale).max()}
+    x = xp.array(X, dtype)
+    np.testing.assert_allclose(xp.numpy(model.transform(x)), expected, **close)
+    rows = xp.numpy(model.reconstruct(x)) / scale
+    np.testing.assert_allclose(rows, rebuilt(scaled.to("numpy"), expected), **close)
+    for other in (model.to("numpy"), slce_xp.load(tmp_path / "model.npz")):
+        np.testing.assert_allclose(other.transform(X.astype(dtype)), expected, **close)
+        np.testing.assert_allclose(other.mean, X.mean(axis=0), rtol=10 * TOLERANCE[dtype])
+        np.testing.assert_allclose(
+            other.eigenvalue_bounds,
+            scaled.to("numpy").eigenvalue_bounds,
+            rtol=100 * TOLERANCE[dtype],
+        )
+
+
+def test_a_scale_is_for_every_feature_and_given_once():
+    model = slce_xp.fit(X, CODES)
+    with pytest.raises(ValueError, match=r"scale must have one number for each of 4 features; got"):
+        model.unscaled(np.ones(3))
+    with pytest.raises(ValueError, match="has a scale already"):
+        model.unscaled(np.ones(4)).unscaled(np.ones(4))
