@@ -36,12 +36,12 @@ def write(
     """Write a file whole or not at all."""
     header = np.array(json.dumps({"format": FORMAT, "version": VERSION, **facts}))
     contents: dict[str, Any] = {"header": header, **arrays}
-    with _whole_or_not_at_all(Path(path)) as temporary, temporary.open("xb") as file:
+    with whole_or_not_at_all(Path(path)) as temporary, temporary.open("xb") as file:
         np.savez(file, **contents)
 
 
 @contextlib.contextmanager
-def _whole_or_not_at_all(path: Path) -> Iterator[Path]:
+def whole_or_not_at_all(path: Path) -> Iterator[Path]:
     """A temporary name beside `path`, which takes its place in the end, or goes."""
     # Not by the number of the process: containers, threads and other machines have the same.
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
@@ -130,7 +130,7 @@ def _write_npy(path: Path, shape: tuple[int, int], dtype: np.dtype, blocks: Any)
         raise _occupied(path, "a folder")
     # Not through a memmap: a full disk would end the process, not the call. Nor through a buffer,
     # which would be written once more, and fail once more, when the file is closed.
-    with _whole_or_not_at_all(path) as temporary:
+    with whole_or_not_at_all(path) as temporary:
         with _writing(path):
             file = temporary.open("xb", buffering=0)
         with file:
@@ -161,7 +161,7 @@ def _write_zarr(path: Path, shape: tuple[int, int], dtype: np.dtype, blocks: Any
             zarr.open_array(str(path), mode="r")
         except Exception as error:  # a group, perhaps the very one that X is in, or no zarr at all
             raise _occupied(path, "something else than an array of zarr") from error
-    with _whole_or_not_at_all(path) as temporary:
+    with whole_or_not_at_all(path) as temporary:
         rows_per_chunk = max(1, min(shape[0], 2**20 // max(1, shape[1] * dtype.itemsize)))
         chunks = (rows_per_chunk, max(1, shape[1]))
         with _writing(path):

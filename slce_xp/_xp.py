@@ -100,6 +100,18 @@ def find_place(backend: str | ModuleType, device: object = None) -> Place:
     return Place(xp, _find_device(xp, device))
 
 
+def describe_backend(name: str) -> str:
+    """The devices of a backend, or in a line why it cannot be used here."""
+    try:
+        place = find_place(name)
+    except (ImportError, RuntimeError, ValueError) as error:
+        return _first_line(error)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of devices that are tried and not there
+        devices = dict.fromkeys(map(device_name, [place.device, *_devices(place.xp)]))
+    return ", ".join(devices)
+
+
 def _load(name: str) -> ModuleType:
     if name not in _LIBRARIES:
         raise ValueError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -16,11 +17,11 @@ COLOURS = (
 )  # fmt: skip
 
 
-def main() -> None:
+def main(argv: Sequence[str] | None = None) -> None:
     """Fit, print the model, compare with PCA, write a picture."""
     parser = argparse.ArgumentParser(prog="python -m slce_xp.demo", description=__doc__)
     parser.add_argument("--output", default="demo.png", help="where the picture goes (%(default)s)")
-    output = parser.parse_args().output
+    output = parser.parse_args(argv).output
     try:
         import matplotlib
         from sklearn.datasets import load_digits

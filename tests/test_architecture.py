@@ -39,6 +39,15 @@ ORDER = [
     "",
     "anndata",
     "demo",
+    "cli.columns",
+    "cli.tables",
+    "cli.accuracy",
+    "cli.info",
+    "cli.outputs",
+    "cli.commands",
+    "cli.options",
+    "cli",
+    "__main__",
 ]
 LIBRARIES = {"cupy", "torch", "jax", "array_api_compat", "array_api_strict", "cupyx"}
 # Other applications, and the files that may import each.
@@ -47,12 +56,12 @@ APPLICATIONS = {
     "dask": {"_dask"},
     "distributed": set(),
     "h5py": set(),
-    "matplotlib": {"demo"},
+    "matplotlib": {"demo", "cli.outputs"},
     "pandas": set(),
     "polars": set(),
     "pyarrow": set(),
     "scanpy": set(),
-    "sklearn": {"_estimator", "demo"},
+    "sklearn": {"_estimator", "cli.accuracy", "demo"},
     "tqdm": set(),  # by name, where a bar is asked for
     "zarr": set(),  # likewise, where one is written
 }

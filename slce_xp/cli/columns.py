@@ -1,0 +1,167 @@
+"""Columns made ready for a fit: missing values filled, spreads made equal.
+
+For arrays, sparse matrices in compressed rows, and whatever gives rows ``X[i:j]``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from slce_xp import _xp
+
+_BLOCK_BYTES = 2**24
+
+
+class Statistics(NamedTuple):
+    """Of the columns of a matrix, all of shape (d,).
+
+    Attributes
+    ----------
+    missing : numpy.ndarray of int
+        How many values there are not.
+    mean, std : numpy.ndarray
+        Of the values that there are; the spread counts a missing one as the mean.
+    """
+
+    missing: np.ndarray
+    mean: np.ndarray
+    std: np.ndarray
+
+
+def statistics(X: Any) -> Statistics:
+    """Two passes, so that columns far from zero keep their digits."""
+    n, d = X.shape
+    missing, total = np.zeros(d, dtype=np.int64), np.zeros(d)
+    for block in _blocks(X):
+        count, part = _present_sums(block, lambda values, _: values)
+        missing += block.shape[0] - count
+        total += part
+    mean = total / np.maximum(n - missing, 1)
+    squares = np.zeros(d)
+    for block in _blocks(X):
+        squares += _present_sums(block, lambda values, centre: (values - centre) ** 2, mean)[1]
+    return Statistics(missing, mean, np.sqrt(squares / max(n, 1)))
+
+
+def prepared(X: Any, fill: np.ndarray | None = None, scale: np.ndarray | None = None) -> Any:
+    """X with `fill` for what is missing, divided by `scale`; X itself where there is neither.
+
+    Parameters
+    ----------
+    X : array, sparse matrix or object with rows, shape (n, d)
+        Never changed.
+    fill, scale : numpy.ndarray, shape (d,), optional
+
+    Returns
+    -------
+    array, sparse matrix or object with rows, shape (n, d)
+        Of the same kind: rows that are read are made ready as they come.
+    """
+    if fill is None and scale is None:
+        return X
+    if _xp.is_sparse(X):
+        values = _ready(X.data, X.indices, fill, scale)
+        return type(X)((values, X.indices, X.indptr), shape=X.shape)
+    if type(X) is np.ndarray:
+        return _ready(X, slice(None), fill, scale)
+    return _PreparedRows(X, fill, scale)
+
+
+def only(X: Any, columns: np.ndarray | None) -> Any:
+    """Some columns of X, by position and in this order; all of them for None."""
+    if columns is None:
+        return X
+    return X[:, columns] if _xp.is_sparse(X) or type(X) is np.ndarray else _ChosenRows(X, columns)
+
+
+def spread(std: np.ndarray) -> np.ndarray:
+    """What to divide by for a spread of one: a column that does not vary stays as it is."""
+    return np.where(std > 0, std, 1.0)
+
+
+class _Rows:
+    """Rows of something, changed as they come."""
+
+    def __init__(self, rows: Any, shape: tuple[int, int]) -> None:
+        self._rows = rows
+        self.shape = shape
+        self.dtype = np.result_type(np.dtype(rows.dtype), np.float32)
+        if isinstance(getattr(rows, "chunks", None), tuple):
+            self.chunks = rows.chunks
+
+
+class _PreparedRows(_Rows):
+    def __init__(self, rows: Any, fill: np.ndarray | None, scale: np.ndarray | None) -> None:
+        super().__init__(rows, rows.shape)
+        self._change = (fill, scale)
+
+    def __getitem__(self, rows: slice) -> Any:
+        block = self._rows[rows]
+        return prepared(block if _xp.is_sparse(block) else np.array(block), *self._change)
+
+
+class _ChosenRows(_Rows):
+    def __init__(self, rows: Any, columns: np.ndarray) -> None:
+        super().__init__(rows, (rows.shape[0], len(columns)))
+        self._columns = columns
+
+    def __getitem__(self, rows: slice) -> Any:
+        return self._rows[rows][:, self._columns]
+
+
+def _ready(
+    values: np.ndarray, columns: Any, fill: np.ndarray | None, scale: np.ndarray | None
+) -> np.ndarray:
+    """Values of these columns; the last axis goes over columns."""
+    out: np.ndarray = values.astype(np.result_type(values.dtype, np.float32))  # a copy, always
+    if fill is not None:
+        np.copyto(out, fill[columns].astype(out.dtype), where=np.isnan(out))
+    if scale is not None:
+        out /= scale[columns].astype(out.dtype)
+    return out
+
+
+def _blocks(X: Any) -> Iterator[Any]:
+    n, d = X.shape
+    rows = max(1, _BLOCK_BYTES // max(1, 8 * d))
+    if _xp.is_sparse(X):
+        rows = n or 1  # its sums make nothing larger than its values
+    for start in range(0, n, rows):
+        block = X[start : start + rows]
+        yield block if _xp.is_sparse(block) else np.asarray(block)
+
+
+def _present_sums(block: Any, term: Any, centre: np.ndarray | None = None) -> tuple[Any, Any]:
+    """How many values of each column are there, and the sums of a term of theirs."""
+    n, d = block.shape
+    if centre is None:
+        centre = np.zeros(d)
+    if not _xp.is_sparse(block):
+        there = ~np.isnan(block)
+        return there.sum(axis=0), np.where(there, term(block.astype(float), centre), 0.0).sum(0)
+    there = ~np.isnan(block.data)
+    columns = block.indices[there]
+    values = term(block.data[there].astype(float), centre[columns])
+    stored = np.bincount(block.indices, minlength=d)
+    missing = stored - np.bincount(columns, minlength=d)
+    # What is not stored is zero.
+    sums = np.bincount(columns, weights=values, minlength=d)
+    return n - missing, sums + (n - stored) * term(np.zeros(d), centre)
+
+
+def first_infinite(X: np.ndarray) -> tuple[int, int] | None:
+    """Row and column of an entry that is infinite, if there is one."""
+    for start in range(0, X.shape[0], 1024):
+        found = np.argwhere(np.isinf(X[start : start + 1024]))
+        if found.size:
+            return int(found[0, 0]) + start, int(found[0, 1])
+    return None
+
+
+def some(names: Sequence[Any], most: int = 5) -> str:
+    """Names for a message: all, or the first few and how many more there are."""
+    shown = ", ".join(repr(str(name)) for name in names[:most])
+    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"

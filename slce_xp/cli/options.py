@@ -1,0 +1,204 @@
+"""The options of the command and of its subcommands."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import slce_xp
+
+
+def parser() -> argparse.ArgumentParser:
+    """Reads the arguments of the process; the subcommand is in `command`."""
+    top = argparse.ArgumentParser(
+        prog="slce-xp",
+        description="Supervised linear dimensionality reduction (SLCE): the directions in which "
+        "samples come closest to the centroids of their classes.",
+        epilog="slce-xp COMMAND --help tells more of each.",
+    )
+    top.add_argument("--version", action="version", version=f"slce-xp {slce_xp.__version__}")
+    commands = top.add_subparsers(metavar="COMMAND", required=True, dest="command")
+    _fit_parser(commands)
+    _transform_parser(commands)
+    inspect = _command(commands, "inspect", "what a model holds, and the features that drive it")
+    inspect.add_argument("model", type=Path, metavar="MODEL", help="a file that fit --model wrote")
+    _add_top(inspect)
+    _plan_parser(commands)
+    demo = _command(commands, "demo", "fit handwritten digits and draw them beside PCA")
+    demo.add_argument(
+        "-o", "--output", type=Path, default=Path("demo.png"), help="the picture (%(default)s)"
+    )
+    _add_force(demo)
+    _command(commands, "info", "versions, devices, BLAS and threads, for a bug report")
+    return top
+
+
+def _command(commands: Any, name: str, purpose: str, **texts: Any) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = commands.add_parser(
+        name,
+        help=purpose,
+        description=f"{purpose[0].upper()}{purpose[1:]}.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        **texts,
+    )
+    parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    return parser
+
+
+def _fit_parser(commands: Any) -> None:
+    parser = _command(
+        commands,
+        "fit",
+        "fit a table with a column of classes; print, write and draw what was found",
+        epilog="""\
+tables:
+  .csv .tsv .txt (also .gz)   names of columns in the first line; an unnamed first column names
+                              the samples
+  .parquet                    likewise
+  .h5ad                       --label and --id name columns of obs, --data a layer
+  .npy                        --label and --id name files: .npy, or text with a line per sample
+  .npz .h5 .hdf5              --data names the matrix (X), --label and --id vectors beside it;
+                              feature_names, if there, the columns
+
+example:
+  slce-xp fit wine.csv --label cultivar --id bottle --impute mean --scale \\
+      --model wine.npz --embedding wine_slce.csv --plot wine.png --loadings wine_loadings.csv
+""",
+    )
+    parser.add_argument("table", type=Path, metavar="TABLE", help="samples in rows; see below")
+    parser.add_argument(
+        "--label", required=True, metavar="COLUMN", help="the column with the class of each sample"
+    )
+    parser.add_argument(
+        "--components", type=_components, metavar="K",
+        help="how many components; 'positive' for those that lower the loss "
+        "(default: number of classes - 1)",
+    )  # fmt: skip
+    columns_ = parser.add_argument_group("columns")
+    columns_.add_argument("--id", metavar="COLUMN", help="the column that names the samples")
+    columns_.add_argument(
+        "--drop", action="append", default=[], metavar="COLS",
+        help="columns to leave out, with commas between them; may be repeated",
+    )  # fmt: skip
+    columns_.add_argument(
+        "--impute", choices=["mean"], help="fill missing values with the mean of their column"
+    )
+    columns_.add_argument(
+        "--scale", action="store_true",
+        help="divide each column by its standard deviation: for features in different units",
+    )  # fmt: skip
+    columns_.add_argument(
+        "--unlabeled", choices=["drop", "use"],
+        help="what to do with samples that have no label: leave them out, or let them add their "
+        "own reconstruction, as in PCA (default: refuse)",
+    )  # fmt: skip
+    columns_.add_argument("--data", metavar="NAME", help="which matrix of a file with several")
+    outputs = parser.add_argument_group("outputs")
+    outputs.add_argument(
+        "--model", type=Path, metavar="FILE", help="the model (.npz), for transform and inspect"
+    )
+    outputs.add_argument(
+        "--embedding", type=Path, metavar="FILE",
+        help="a row for each sample (.csv, .tsv, .parquet, .npy)",
+    )  # fmt: skip
+    outputs.add_argument(
+        "--plot", type=Path, metavar="FILE",
+        help="a picture of it (.png, .svg, .pdf), or .html to hover over samples",
+    )  # fmt: skip
+    outputs.add_argument(
+        "--loadings", type=Path, metavar="FILE",
+        help="the weight of each feature in each component (.csv, .tsv, .parquet)",
+    )  # fmt: skip
+    _add_top(outputs)
+    outputs.add_argument(
+        "--folds", type=_count, default=5, metavar="N",
+        help="cross-validate 5 nearest neighbours in the embedding and in PCA's; 0: do not "
+        "(%(default)s)",
+    )  # fmt: skip
+    _add_force(outputs)
+    work = parser.add_argument_group("work")
+    work.add_argument("--backend", help="numpy, torch, cupy or jax (default: numpy)")
+    work.add_argument("--device", help="a device of the backend, such as cuda:1")
+    work.add_argument(
+        "--solver", default="auto", choices=["auto", "scatter", "gram", "krylov"],
+        help="the form of the eigenproblem (%(default)s)",
+    )  # fmt: skip
+    work.add_argument(
+        "--max-memory", metavar="SIZE", help="what the fit may take beside the table, such as 2GB"
+    )
+    _add_stream(work)
+
+
+def _transform_parser(commands: Any) -> None:
+    parser = _command(
+        commands,
+        "transform",
+        "embed the samples of another table with a model",
+        epilog="Columns are found by their names, where table and model have some; others are "
+        "passed over.",
+    )
+    parser.add_argument("model", type=Path, metavar="MODEL", help="a file that fit --model wrote")
+    parser.add_argument("table", type=Path, metavar="TABLE", help="a table as fit takes it")
+    parser.add_argument(
+        "-o", "--output", type=Path, required=True, metavar="FILE",
+        help="the embedding (.csv, .tsv, .parquet, .npy)",
+    )  # fmt: skip
+    parser.add_argument("--id", metavar="COLUMN", help="a column to copy: the names of the samples")
+    parser.add_argument("--label", metavar="COLUMN", help="a column to copy: their classes")
+    parser.add_argument(
+        "--impute", choices=["mean"],
+        help="fill missing values with the means of the samples that the model was fitted to",
+    )  # fmt: skip
+    parser.add_argument("--data", metavar="NAME", help="which matrix of a file with several")
+    _add_stream(parser)
+    _add_force(parser)
+
+
+def _plan_parser(commands: Any) -> None:
+    parser = _command(
+        commands, "plan", "how data of a size would be fitted: the form, its work, its bytes"
+    )
+    parser.add_argument("--samples", type=int, required=True, metavar="N")
+    parser.add_argument("--features", type=int, required=True, metavar="D")
+    parser.add_argument("--classes", type=int, required=True, metavar="K")
+    parser.add_argument("--components", type=_components, metavar="K")
+    parser.add_argument("--dtype", default="float64", help="float32 or float64 (%(default)s)")
+    parser.add_argument("--max-memory", metavar="SIZE", help="what a fit may take beside the data")
+    parser.add_argument(
+        "--machine-memory", metavar="SIZE",
+        help="what a machine has: advises memory, blocks of a file, or a cluster",
+    )  # fmt: skip
+
+
+def _add_top(parser: Any) -> None:
+    parser.add_argument(
+        "--top", type=_count, default=5, metavar="N",
+        help="features to print for each component (%(default)s)",
+    )  # fmt: skip
+
+
+def _add_force(parser: Any) -> None:
+    parser.add_argument("--force", action="store_true", help="replace files that exist")
+
+
+def _add_stream(parser: Any) -> None:
+    parser.add_argument(
+        "--stream", action="store_true",
+        help="read .npy, .h5 and .h5ad in blocks; by itself for files larger than half of memory",
+    )  # fmt: skip
+
+
+def _components(text: str) -> int | str:
+    return text if text == "positive" else int(text)
+
+
+def _count(text: str) -> int:
+    number = int(text)
+    if number < 0:
+        raise argparse.ArgumentTypeError(f"must not be negative; got {number}")
+    return number
+
+
+_components.__name__ = "number or 'positive'"  # by which argparse calls it in an error
+_count.__name__ = "number"
