@@ -487,7 +487,7 @@ def full_table(report: dict[str, Any]) -> str:
     )
 
 
-def readme_table(report: dict[str, Any]) -> str:
+def markdown_table(report: dict[str, Any]) -> str:
     """Bytes beside X of "auto" on every backend, and of others, as Markdown."""
     results = report["points"]
     names = names_in(report)
@@ -624,7 +624,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="few small points, under a minute")
     parser.add_argument("--output", type=Path, default=Path("benchmarks/results"),
                         help="folder for memory.json, .md and .png (%(default)s)")  # fmt: skip
-    parser.add_argument("--readme", type=Path, help="README whose table to write anew")
+    parser.add_argument("--write", type=Path, help="Markdown file whose table to write anew")
     parser.add_argument("--redraw", action="store_true",
                         help="only tables and picture, from the results in --output")  # fmt: skip
     parser.add_argument("--points", help=argparse.SUPPRESS)  # what a process of ours is to measure
@@ -646,8 +646,8 @@ def main() -> None:
     (options.output / "memory.md").write_text(full_table(report) + "\n", encoding="utf-8")
     draw(report, options.output / "memory.png")
     print(f"wrote memory.json, memory.md and memory.png in {options.output}")
-    if options.readme:
-        write_between_markers(options.readme, "memory", readme_table(report))
+    if options.write:
+        write_between_markers(options.write, "memory", markdown_table(report))
 
 
 if __name__ == "__main__":

@@ -235,7 +235,7 @@ def main() -> None:
                         help="a fiftieth of the million cells")  # fmt: skip
     parser.add_argument("--output", type=Path, default=Path("benchmarks/results"),
                         help="folder for sparse.json (%(default)s)")  # fmt: skip
-    parser.add_argument("--readme", type=Path, help="README whose table to write anew")
+    parser.add_argument("--write", type=Path, help="Markdown file whose table to write anew")
     parser.add_argument("--redraw", action="store_true",
                         help="only the table, from the results in --output")  # fmt: skip
     parser.add_argument("--point", help=argparse.SUPPRESS)  # what a process of ours is to measure
@@ -251,8 +251,8 @@ def main() -> None:
         options.output.mkdir(parents=True, exist_ok=True)
         target.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
     print(table(report))
-    if options.readme:
-        write_between_markers(options.readme, "sparse", table(report))
+    if options.write:
+        write_between_markers(options.write, "sparse", table(report))
 
 
 if __name__ == "__main__":

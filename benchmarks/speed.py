@@ -398,7 +398,7 @@ def bars(
     return rows
 
 
-def readme_table(report: dict[str, Any]) -> str:
+def markdown_table(report: dict[str, Any]) -> str:
     """The results as Markdown: times of ours, ratios to others, and what was not reached."""
     lines = [
         f"Machine: {report['environment']}.",
@@ -457,7 +457,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="smaller scaling part")
     parser.add_argument("--output", type=Path, default=Path("benchmarks/results"),
                         help="folder for speed.json and scaling.png (%(default)s)")  # fmt: skip
-    parser.add_argument("--readme", type=Path, help="README whose table to write anew")
+    parser.add_argument("--write", type=Path, help="Markdown file whose table to write anew")
     parser.add_argument("--redraw", action="store_true",
                         help="only table and picture, from the results in --output")  # fmt: skip
     options = parser.parse_args()
@@ -469,8 +469,8 @@ def main() -> None:
         target = options.output / "speed.json"
         target.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
         print(f"\nwrote {target}")
-    if options.readme:
-        write_between_markers(options.readme, "speed", readme_table(report))
+    if options.write:
+        write_between_markers(options.write, "speed", markdown_table(report))
     if report["scaling"]:
         draw_scaling(report["scaling"], options.output / "scaling.png")
         print(f"wrote {options.output / 'scaling.png'}")

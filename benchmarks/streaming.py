@@ -478,7 +478,7 @@ def main() -> None:
                         help="timed fits on a cluster and in memory (%(default)s)")  # fmt: skip
     parser.add_argument("--output", type=Path, default=Path("benchmarks/results"),
                         help="folder for streaming.json (%(default)s)")  # fmt: skip
-    parser.add_argument("--readme", type=Path, help="README whose table to write anew")
+    parser.add_argument("--write", type=Path, help="Markdown file whose table to write anew")
     parser.add_argument("--redraw", action="store_true",
                         help="only the table, from the results in --output")  # fmt: skip
     parser.add_argument("--point", help=argparse.SUPPRESS)  # what a process of ours is to measure
@@ -497,8 +497,8 @@ def main() -> None:
         options.output.mkdir(parents=True, exist_ok=True)
         target.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
     print(table(report))
-    if options.readme:
-        write_between_markers(options.readme, "streaming", table(report))
+    if options.write:
+        write_between_markers(options.write, "streaming", table(report))
 
 
 if __name__ == "__main__":
