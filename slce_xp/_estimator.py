@@ -34,7 +34,12 @@ _FITTED = {
 
 
 class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  # type: ignore[misc]
-    """Supervised Linear Centroid-Encoder as a scikit-learn transformer.
+    r"""Supervised Linear Centroid-Encoder as a scikit-learn transformer.
+
+    Embeds samples by the orthonormal :math:`A`, of shape (d, k), that best rebuilds the centroid of
+    each sample's class,
+
+    .. math:: \min_{A^T A = I} \lVert \tilde C - X A A^T \rVert_F^2 .
 
     Everything follows X: fitted attributes and embeddings are of its library and on its device,
     whether or not scikit-learn's `array_api_dispatch` is set. `slce_xp.fit` does the work; its
@@ -99,6 +104,15 @@ class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  #
     feature_names_in_ : numpy.ndarray, shape (d,)
         Only where X had names that are strings.
 
+    See Also
+    --------
+    slce_xp.fit : The same without scikit-learn.
+
+    Notes
+    -----
+    `fit_transform`, `get_feature_names_out`, `set_output`, `get_params`, `set_params` and the
+    requests of metadata routing are scikit-learn's own.
+
     Examples
     --------
     >>> from sklearn.datasets import load_iris
@@ -155,6 +169,12 @@ class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  #
         -------
         SLCE
             Itself.
+
+        Examples
+        --------
+        >>> from slce_xp import SLCE
+        >>> SLCE().fit([[0.0], [1.0], [5.0], [6.0]], [7, 7, 8, 8]).classes_
+        array([7, 8])
         """
         if y is None:
             raise ValueError(
@@ -315,7 +335,9 @@ class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  #
     # ------------------------------------------------------------ what it does with data
 
     def transform(self, X: Any) -> Array:
-        """Embed samples: (X − mean)·Aᵀ.
+        r"""Embed samples.
+
+        .. math:: Z = (X - 1 m^T)\, A , \qquad A = \text{components}^T , \; m = \text{mean}
 
         Parameters
         ----------
@@ -326,6 +348,14 @@ class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  #
         Returns
         -------
         array, shape (n, k)
+
+        Examples
+        --------
+        >>> from slce_xp import SLCE
+        >>> slce = SLCE().fit([[0.0], [1.0], [5.0], [6.0]], [0, 0, 1, 1])
+        >>> slce.transform([[3.0], [4.0]])
+        array([[0.],
+               [1.]])
         """
         check_is_fitted(self)
         X = self._checked(X, reset=False, ensure_all_finite=True)
@@ -333,16 +363,25 @@ class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  #
         return self.model_.transform(X)
 
     def inverse_transform(self, X: Any) -> Array:
-        """Bring embedded samples back to input coordinates.
+        r"""Bring embedded samples back to input coordinates.
+
+        .. math:: Z A^T + 1 m^T
 
         Parameters
         ----------
         X : array or data frame, shape (n, k)
-            What `transform` gave.
+            What `transform` gave: :math:`Z`.
 
         Returns
         -------
         array, shape (n, d)
+
+        Examples
+        --------
+        >>> from slce_xp import SLCE
+        >>> slce = SLCE().fit([[0.0], [1.0], [5.0], [6.0]], [0, 0, 1, 1])
+        >>> slce.inverse_transform([[0.0]])  # the mean of all samples
+        array([[3.]])
         """
         check_is_fitted(self)
         if not _is_of_another_library(X):
@@ -423,6 +462,15 @@ class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  #
         ----------
         path : path
             Replaced where it exists.
+
+        Examples
+        --------
+        >>> import os, tempfile, slce_xp
+        >>> slce = slce_xp.SLCE().fit([[0.0], [1.0], [5.0], [6.0]], [0, 0, 1, 1])
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     slce.save(os.path.join(folder, "slce.npz"))
+        ...     slce_xp.load(os.path.join(folder, "slce.npz")).n_components
+        1
         """
         check_is_fitted(self)
         self.model_.save(path)

@@ -47,10 +47,10 @@ def fit(
 
     .. math:: \min_{A^T A = I} \lVert \tilde C - X A A^T \rVert_F^2 ,
 
-    where each row of :math:`\tilde C` is the centroid of that sample's class and both are
-    centred. The solution is closed: the eigenvectors of :math:`S_b - S_w` (between-class minus
-    within-class scatter) for its algebraically largest eigenvalues. The same criterion is
-    known as the Maximum Margin Criterion.
+    where each row of :math:`\tilde C`, of shape (n, d) as :math:`X`, is the centroid of that
+    sample's class, and both are centred; :math:`A` has the shape (d, k). The solution is closed:
+    the eigenvectors of :math:`S_b - S_w` (between-class minus within-class scatter) for its
+    algebraically largest eigenvalues. The same criterion is known as the Maximum Margin Criterion.
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ def fit(
         :math:`M = 2 S_b - S_t(\text{labelled}) + \lambda S_t(\text{unlabelled})`, centred on all
         samples. More than K − 1 eigenvalues may then be positive. By default no value is special.
     unlabeled_weight : float
-        That λ ≥ 0.
+        That λ ≥ 0: 0 leaves them out but for the mean, a large one approaches PCA.
     progress : bool
         Whether to show passes, blocks, the residual and the time left (needs tqdm).
 
@@ -106,6 +106,25 @@ def fit(
     -------
     Model
         Frozen; its arrays live where the fit was computed.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For what cannot be fitted; the message names the parameter, the rule and the remedy.
+    MemoryError
+        Where no form fits into `max_memory` or the device, before any work.
+
+    Warns
+    -----
+    ConvergenceWarning
+        Where `max_iter` passes did not suffice.
+    UserWarning
+        Where components were asked for that do not lower the loss.
+
+    See Also
+    --------
+    slce_xp.plan : What a fit will take, before it starts.
+    slce_xp.SLCE : The same as a scikit-learn transformer.
 
     Examples
     --------

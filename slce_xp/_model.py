@@ -18,7 +18,23 @@ from slce_xp._xp import Array, Place
 
 
 class ConvergenceWarning(UserWarning):
-    """A fit that stopped before its residuals were as small as asked for."""
+    """A fit that stopped before its residuals were as small as asked for.
+
+    The model is there all the same: `Model.residuals` tells how far each component got. More passes
+    (`max_iter`), more memory, a larger `tol` or a dense solver help.
+
+    Examples
+    --------
+    >>> import warnings, numpy as np, slce_xp
+    >>> X = np.random.default_rng(0).normal(size=(300, 200))
+    >>> X[:150, :3] += 3
+    >>> y = np.repeat([0, 1], 150)
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always")
+    ...     model = slce_xp.fit(X, y, solver="krylov", max_iter=1)
+    >>> caught[0].category.__name__, bool(model.residuals[0] > 1e-8)
+    ('ConvergenceWarning', True)
+    """
 
 
 _ARRAYS = ("components", "eigenvalues", "mean", "centroids", "counts", "weights")
@@ -32,8 +48,10 @@ class Model:
 
     .. math:: \min_{A^T A = I} \lVert \tilde C - X A A^T \rVert_F^2 ,
 
-    and are eigenvectors of :math:`M = S_b - S_w` for its algebraically largest eigenvalues.
-    Arrays are of the library and on the device that the fit used.
+    and are eigenvectors of :math:`M = S_b - S_w` for its algebraically largest eigenvalues. Here
+    :math:`A`, of shape (d, k), is the transpose of `components`, and :math:`X` and
+    :math:`\tilde C` are centred. Arrays are of the library and on the device that the fit used.
+    A model is made by `slce_xp.fit` or `slce_xp.load`.
 
     Attributes
     ----------
@@ -74,6 +92,11 @@ class Model:
         `unscaled`.
     feature_names : numpy.ndarray of str, shape (d,), or None
         The names of the columns, where X was a data frame that has some.
+
+    See Also
+    --------
+    slce_xp.fit : Makes a model.
+    slce_xp.load : Opens one from a file.
 
     Examples
     --------
@@ -129,7 +152,11 @@ class Model:
 
     @property
     def loss(self) -> float:
-        """‖C̃ − X A Aᵀ‖² for all components (Property 5 of the paper)."""
+        r"""The loss of all components (Property 5 of the paper), a float.
+
+        .. math:: \lVert \tilde C - X A A^T \rVert_F^2
+            = \operatorname{tr} S_b - \sum_{i \le k} \mu_i
+        """
         return self._loss(_xp.to_host(self.eigenvalues))
 
     def _loss(self, eigenvalues: np.ndarray) -> float:
@@ -137,21 +164,45 @@ class Model:
 
     @property
     def loss_curve(self) -> Array:
-        """The loss after 1..k components, shape (k,): lowest after `n_positive` of them."""
+        r"""The loss after 1 to k components, shape (k,): lowest after `n_positive` of them.
+
+        Its j-th entry is :math:`\operatorname{tr} S_b - \sum_{i \le j} \mu_i`.
+
+        Examples
+        --------
+        >>> import slce_xp
+        >>> X = [[0.0, 0.0], [1.0, 0.0], [0.0, 5.0], [1.0, 5.0]]
+        >>> model = slce_xp.fit(X, [0, 0, 1, 1], n_components=1)
+        >>> model.loss_curve.shape
+        (1,)
+        """
         return self.total_loss - self._place.xp.cumulative_sum(self.eigenvalues)
 
     @property
     def component_losses(self) -> Array:
-        """‖C̃ − X a aᵀ‖² for each component alone (Property 4), shape (k,)."""
+        r"""The loss of each component alone (Property 4), shape (k,).
+
+        .. math:: \lVert \tilde C - X a a^T \rVert_F^2 = \operatorname{tr} S_b - \mu
+        """
         return self.total_loss - self.eigenvalues
 
     @property
     def eigenvalue_bounds(self) -> Array:
-        """The leading eigenvalues of 2·S_b, shape (k,): upper bounds of `eigenvalues`.
+        r"""The leading eigenvalues of 2·S_b, shape (k,): upper bounds of `eigenvalues`.
+
+        .. math:: \mu_i = \lambda_i(2 S_b - S_t) \le \lambda_i(2 S_b)
 
         2·S_b is positive semi-definite of rank at most K − 1 (Properties 1 and 2), so from
         the K-th on the bound is zero and no eigenvalue is positive (Property 3). Samples without
         a label lift the bound: then it is an error to ask for it.
+
+        Examples
+        --------
+        >>> import slce_xp
+        >>> X = [[0.0, 0.0], [1.0, 0.0], [0.0, 5.0], [1.0, 5.0]]
+        >>> model = slce_xp.fit(X, [0, 0, 1, 1])
+        >>> print(f"{model.eigenvalues[0]:.6g} ≤ {model.eigenvalue_bounds[0]:.6g}")
+        25 ≤ 50
         """
         if self.n_unlabeled:
             raise ValueError(
@@ -206,7 +257,11 @@ class Model:
     # ------------------------------------------------------------ what it does with data
 
     def transform(self, X: Any, out: Any = None) -> Any:
-        """Embed samples: (X − mean)·Aᵀ, of columns divided by `scale` where there is one.
+        r"""Embed samples.
+
+        .. math:: Z = (X - 1 m^T)\, A , \qquad A = \text{components}^T , \; m = \text{mean}
+
+        Columns are divided by `scale` first, where the model has one.
 
         Parameters
         ----------
@@ -272,15 +327,25 @@ class Model:
         return lambda rows: (rows - mean) @ axes
 
     def inverse_transform(self, Z: Any) -> Array:
-        """Bring embedded samples back to input coordinates: Z·A + mean.
+        r"""Bring embedded samples back to input coordinates.
+
+        .. math:: Z A^T + 1 m^T
 
         Parameters
         ----------
         Z : array, shape (n, k)
+            What `transform` gave.
 
         Returns
         -------
         array, shape (n, d)
+
+        Examples
+        --------
+        >>> import slce_xp
+        >>> model = slce_xp.fit([[0.0, 1.0], [1.0, 1.0], [5.0, 0.0], [6.0, 0.0]], [0, 0, 1, 1])
+        >>> model.inverse_transform([[0.0]])  # the mean of all samples
+        array([[3. , 0.5]])
         """
         source = self._source(Z, self.n_components, "Z")
         if source.is_sparse:
@@ -293,7 +358,9 @@ class Model:
             return rows
 
     def reconstruct(self, X: Any) -> Array:
-        """Project samples onto the subspace, in input coordinates.
+        r"""Project samples onto the subspace, in input coordinates.
+
+        .. math:: (X - 1 m^T) A A^T + 1 m^T
 
         Parameters
         ----------
@@ -303,6 +370,17 @@ class Model:
         -------
         array, shape (n, d)
             What SLCE makes of each sample's class centroid.
+
+        Examples
+        --------
+        >>> import numpy as np, slce_xp
+        >>> X = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 5.0], [1.0, 5.0]])
+        >>> model = slce_xp.fit(X, [0, 0, 1, 1])
+        >>> print(np.round(model.reconstruct(X), 6) + 0.0)  # each sample's centroid
+        [[0.5 0. ]
+         [0.5 0. ]
+         [0.5 5. ]
+         [0.5 5. ]]
         """
         return self.inverse_transform(self.transform(X))
 
@@ -416,6 +494,10 @@ class Model:
         ----------
         path : path
             Replaced where it exists.
+
+        See Also
+        --------
+        slce_xp.load : Opens it, with an example.
         """
         classes, kind = _files.pack_labels(self.classes)
         facts = {
@@ -450,6 +532,15 @@ def load(
     Returns
     -------
     Model
+
+    Raises
+    ------
+    ValueError
+        Where the file is no such model, or damaged.
+
+    See Also
+    --------
+    slce_xp.Model.save : Writes the file.
 
     Examples
     --------

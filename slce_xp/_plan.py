@@ -133,6 +133,10 @@ class Plan:
     advice : str
         Where X had better be, for a machine of a given memory.
 
+    See Also
+    --------
+    slce_xp.plan : Makes one.
+
     Examples
     --------
     >>> import slce_xp
@@ -201,9 +205,14 @@ def plan(
 ) -> Plan:
     """Tell how `fit` would compute, without any data.
 
+    The work of each form is estimated, and the cheapest is taken that fits into memory: about
+    n·d² + 8·d³ operations for "scatter", n²·d + 14·n³ for "gram", and for "krylov" 4·n·d for each
+    vector of its space beside a dozen readings of X.
+
     Parameters
     ----------
     n_samples, n_features, n_classes : int
+        The size of the problem: n, d and K.
     n_components : int, "positive" or None
         As for `fit`.
     dtype : {"float64", "float32"}
@@ -225,6 +234,10 @@ def plan(
     ------
     MemoryError
         Where no form fits into `max_memory`.
+
+    See Also
+    --------
+    slce_xp.fit : Computes as planned; its model has the plan.
 
     Examples
     --------

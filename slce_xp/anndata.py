@@ -20,8 +20,11 @@ def slce(
     copy: bool = False,
     **fit_options: Any,
 ) -> Any:
-    """Embed cells by what tells their labels apart, and write the embedding into `adata`.
+    r"""Embed cells by what tells their labels apart, and write the embedding into `adata`.
 
+    .. math:: \min_{A^T A = I} \lVert \tilde C - X A A^T \rVert_F^2
+
+    Each row of :math:`\tilde C` is the mean of the cells with that cell's label; both are centred.
     Sparse counts stay sparse. Scale and log-transform them first, as for a PCA.
 
     Parameters
@@ -56,6 +59,10 @@ def slce(
           for ``key_added="foo"``),
         - ``uns["slce"]``: ``eigenvalues``, ``n_positive``, ``loss``, ``total_loss``, ``classes``,
           ``counts`` and the ``params`` of the call.
+
+    See Also
+    --------
+    slce_xp.fit : For a matrix and labels.
 
     Examples
     --------
