@@ -4,10 +4,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 LOG := $(VENV)/install.log
 
-.PHONY: help demo test test-cupy-emulated find-cupy-emulation bench bench-memory bench-sparse bench-streaming paper gpu-check lint format clean
+.PHONY: help demo pictures test test-cupy-emulated find-cupy-emulation bench bench-memory bench-sparse bench-streaming paper gpu-check lint format clean
 
 help:
 	@echo "make demo          fit SLCE on handwritten digits and draw the embedding (demo.png)"
+	@echo "make pictures      draw the README's pictures (docs/images)"
 	@echo "make test          ruff, mypy and the tests on every array library"
 	@echo "make test-cupy-emulated  the tests on CuPy's own code, without a GPU (CUPY_EMULATION: its folder)"
 	@echo "make bench         time against PCA, LDA and other solvers (SLCE_XP_DATA: folder of data sets)"
@@ -21,6 +22,9 @@ help:
 
 demo: $(VENV)/.demo
 	@$(BIN)/python -m slce_xp.demo --output demo.png
+
+pictures: $(VENV)/.demo
+	@$(BIN)/python docs/pictures.py
 
 test: lint
 	@OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n auto $(PYTEST_ARGS)

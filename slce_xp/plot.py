@@ -276,7 +276,7 @@ def _label_medians(ax: Any, Z: np.ndarray, codes: np.ndarray, groups: _Groups) -
     for code in used:
         colour = groups.colours[code]
         x, y = np.median(Z[codes == code], axis=0)
-        box = {"facecolor": "white", "alpha": 0.8, "edgecolor": colour, "pad": 1.5}
+        box = {"facecolor": "white", "alpha": 0.9, "edgecolor": colour, "pad": 1.5}
         texts.append(
             ax.text(x, y, groups.names[code], size=11 if len(used) <= 10 else 8, weight="bold",
                     ha="center", va="center", bbox=box, parse_math=False, zorder=5)
@@ -533,10 +533,11 @@ def _draw_bars(ax: Any, row: np.ndarray, names: list[str], top: int) -> None:
     colours = [COLOURS[3] if value > 0 else COLOURS[0] for value in row[largest]]
     ax.barh(np.arange(len(largest)), row[largest], color=colours)
     ax.axvline(0, color=DARK_GREY, linewidth=0.8)
-    ax.set_yticks(np.arange(len(largest)), [names[j] for j in largest], parse_math=False)
+    ticks = [names[j] for j in largest]
+    ax.set_yticks(np.arange(len(largest)), ticks, size="small", parse_math=False)
     ax.set_ylim(len(largest) - 0.5, -0.5)  # the largest on top
     ax.set_xlabel("loading")
-    ax.locator_params(axis="x", nbins=4)
+    ax.locator_params(axis="x", nbins=3)
 
 
 # ---------------------------------------------------------------- for hovering over samples
