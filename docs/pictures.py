@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import io
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 
 from matplotlib.figure import Figure
@@ -80,12 +81,12 @@ def save(figure: Figure, path: Path) -> None:
     Image.open(buffer).convert("RGB").quantize(128).save(path, optimize=True)
 
 
-def main() -> None:
+def main(argv: Sequence[str] | None = None) -> None:
     """Draw all of them."""
     parser = argparse.ArgumentParser(description=__doc__)
     default = Path(__file__).parent / "images"
     parser.add_argument("--output", type=Path, default=default, help="a folder (docs/images)")
-    output = parser.parse_args().output
+    output = parser.parse_args(argv).output
     output.mkdir(parents=True, exist_ok=True)
     for draw in (embedding, spectrum, loadings):
         path = output / f"{draw.__name__}.png"

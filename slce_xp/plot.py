@@ -333,7 +333,8 @@ def _add_legend(
         entries += [("train", handle(DARK_GREY, "o")), ("test", handle(DARK_GREY, "o", False))]
     if not entries:
         return
-    if len(entries) <= 4 and Z.shape[1] == 2:
+    named = len(used) == 0 or used[0] >= len(groups.names) - 2
+    if named and Z.shape[1] == 2:
         where = {"loc": _emptiest_corner(ax, Z), "framealpha": 0.8}
     else:
         columns = -(-len(entries) // ROWS_OF_LEGEND)
