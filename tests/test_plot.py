@@ -27,6 +27,7 @@ TRAIN, TEST = np.arange(0, 60), np.arange(60, 90)
 @pytest.fixture(autouse=True)
 def nothing_is_left_behind():
     """No setting of Matplotlib changes, and no figure but the caller's stays open."""
+    plt.close("all")  # examples leave theirs open
     before = dict(matplotlib.rcParams)
     yield
     plt.close("all")
