@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 LOG := $(VENV)/install.log
 
-.PHONY: help demo pictures test test-cupy-emulated find-cupy-emulation bench bench-memory bench-sparse bench-streaming paper gpu-check lint format clean
+.PHONY: help demo pictures test test-cupy-emulated find-cupy-emulation bench bench-memory bench-sparse bench-streaming paper docs gpu-check lint format clean
 
 help:
 	@echo "make demo          fit SLCE on handwritten digits and draw the embedding (demo.png)"
@@ -16,6 +16,7 @@ help:
 	@echo "make bench-sparse  sparse data against dense, and a million cells (SLCE_XP_DATA: folder of data sets)"
 	@echo "make bench-streaming  files larger than their process's memory, and a cluster (8 GB of memory and disk)"
 	@echo "make paper         the paper's experiments, tables and figures beside ours (SLCE_XP_DATA; PAPER_ARGS=--quick)"
+	@echo "make docs          the documentation site, in docs/_build (SLCE_XP_DATA: folder of data sets)"
 	@echo "make gpu-check     tests, speed and memory on this machine's GPU; writes gpu-report.md"
 	@echo "make format        let ruff format the code"
 	@echo "make clean         remove the environment and caches"
@@ -63,6 +64,11 @@ bench-streaming: $(VENV)/.test
 paper: $(VENV)/.test
 	@$(BIN)/python -m benchmarks.paper $(PAPER_ARGS)
 
+# Every reference must have its target: -W and conf.py's `nitpicky`.
+docs: $(VENV)/.docs
+	@OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m sphinx -q -W --keep-going docs docs/_build
+	@echo "open docs/_build/index.html"
+
 # Makes an environment of its own, for the CUDA builds of Torch and CuPy.
 gpu-check:
 	@bash benchmarks/gpu_node.sh $(GPU_ARGS)
@@ -77,6 +83,7 @@ format: $(VENV)/.test
 
 clean:
 	@rm -rf $(VENV) .venv-gpu .mypy_cache .pytest_cache .ruff_cache .hypothesis demo.png
+	@rm -rf docs/_build docs/api docs/gallery
 
 # pip speaks into a log that is shown only when it fails.
 define install
@@ -104,3 +111,6 @@ $(VENV)/.test: $(VENV)/.venv pyproject.toml
 
 $(VENV)/.bench: $(VENV)/.test
 	$(call install,what the memory benchmark needs,--group bench)
+
+$(VENV)/.docs: $(VENV)/.venv pyproject.toml
+	$(call install,slce_xp and what the documentation needs,-e . --group docs)

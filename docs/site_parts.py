@@ -1,0 +1,47 @@
+"""What this site needs of Sphinx beside its extensions: equations as MathML, the command's help."""
+
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+
+from docutils import nodes
+from docutils.parsers.rst import Directive
+from latex2mathml.converter import convert
+
+
+class CommandHelp(Directive):
+    """The help of the command ``slce-xp``, or of one of its parts, as it is printed."""
+
+    optional_arguments = 1
+
+    def run(self):
+        """Run the command for its help, which is thus never out of date."""
+        if find_spec("slce_xp.__main__") is None:
+            return []
+        command = [sys.executable, "-m", "slce_xp", *self.arguments, "--help"]
+        plain = {**os.environ, "COLUMNS": "88", "NO_COLOR": "1"}
+        done = subprocess.run(command, capture_output=True, text=True, env=plain)
+        if done.returncode:
+            raise self.error(f"{' '.join(command[1:])} failed: {done.stderr}")
+        return [nodes.literal_block(done.stdout, done.stdout, language="text")]
+
+
+def visit_inline(writer, node):
+    """An equation within a line: every browser of these years draws MathML by itself."""
+    writer.body.append(convert(node.astext()))
+    raise nodes.SkipNode
+
+
+def visit_block(writer, node):
+    """An equation on a line of its own, which scrolls where the screen is too narrow."""
+    equation = convert(node.astext(), display="block")
+    writer.body.append(f'<div class="equation">{equation}</div>\n')
+    raise nodes.SkipNode
+
+
+def setup(app):
+    """Enter them in Sphinx."""
+    app.add_html_math_renderer("mathml", (visit_inline, None), (visit_block, None))
+    app.add_directive("command-help", CommandHelp)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
