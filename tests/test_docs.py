@@ -1,0 +1,161 @@
+"""The documentation is whole: what is public is in it, links lead somewhere, examples run."""
+
+import importlib.util
+import inspect
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.linalg
+
+import slce_xp
+
+ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "docs"
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *DOCS.glob("*.md")]
+EXAMPLES = sorted((DOCS / "examples").glob("plot_*.py"))
+REAL_SETS = {"plot_2_gene_expression": "tcga_luad", "plot_3_single_cells": "worm_neuron"}
+
+
+def stem(path):
+    return path.stem
+
+
+# ---------------------------------------------------------------- pages
+
+
+def names_on_the_api_page():
+    module = ""
+    for line in (DOCS / "api.rst").read_text(encoding="utf-8").splitlines():
+        if line.startswith(".. currentmodule:: "):
+            module = line.rpartition(" ")[2]
+        elif re.fullmatch(r"   \w+", line):
+            yield f"{module}.{line.strip()}"
+
+
+def test_the_api_page_has_every_public_name_and_no_other():
+    pytest.importorskip("sklearn")
+    public = {f"slce_xp.{name}" for name in slce_xp.__all__}
+    for name in ("slce_xp.anndata", "slce_xp.plot"):
+        functions = inspect.getmembers(importlib.import_module(name), inspect.isfunction)
+        public |= {
+            f"{name}.{function}"
+            for function, made in functions
+            if made.__module__ == name and not function.startswith("_")
+        }
+    listed = list(names_on_the_api_page())
+    assert sorted(listed) == sorted(public)
+
+
+def anchors(page):
+    """What headings of a Markdown page are called in links, on GitHub and by MyST."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=stem)
+def test_relative_links_lead_to_files_and_headings(page):
+    text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    for link in re.findall(r"\]\(([^)\s]+)\)", text):
+        if re.match(r"\w+:", link):
+            continue
+        path, _, anchor = link.partition("#")
+        target = page.parent / path if path else page
+        assert target.exists(), f"{page.name} links to {link}"
+        assert not anchor or anchor in anchors(target), f"{page.name} links to {link}"
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", DOCS / "benchmarks.md"], ids=stem)
+def test_tables_say_by_which_command_they_were_written(page):
+    text = page.read_text(encoding="utf-8")
+    tables = re.findall(r"<!-- (\w+): written by python (\S+ \S+|\S+) --write (\S+) -->", text)
+    assert len(tables) == len(re.findall(r"<!-- /\w+ -->", text)) > 0
+    for name, program, target in tables:
+        assert f"<!-- /{name} -->" in text
+        assert ROOT / target == page
+        module = program.removeprefix("-m ").replace(".", "/").removesuffix("/py") + ".py"
+        assert '"--write"' in (ROOT / module).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("shift", [0.0, 0.7, 1.3, 3.0])
+def test_positive_eigenvalues_are_as_many_as_those_of_lda_above_one(shift):
+    rng = np.random.default_rng(0)
+    y = np.repeat(np.arange(4), 50)
+    X = rng.normal(size=(200, 6))
+    X[:, :3] += shift * np.array([1.0, 1.5, 2.0]) * np.eye(4, 3)[y]
+    centred = X - X.mean(axis=0)
+    between = np.stack([centred[y == j].mean(axis=0) * np.sqrt(50) for j in range(4)])
+    S_b = between.T @ between
+    ratios = scipy.linalg.eigvalsh(S_b, centred.T @ centred - S_b)
+    expected = {0.0: 0, 0.7: 0, 1.3: 1, 3.0: 3}[shift]
+    assert (ratios > 1.0).sum() == expected
+    assert slce_xp.fit(X, y).n_positive == expected
+
+
+# ---------------------------------------------------------------- examples
+
+
+def run_example(path, folder, data):
+    for library in ("anndata", "matplotlib", "sklearn"):
+        pytest.importorskip(library)
+    environment = {
+        **os.environ,
+        "MPLBACKEND": "Agg",
+        "PYTHONPATH": os.pathsep.join([str(DOCS), str(ROOT)]),
+        "SLCE_XP_DATA": str(data),
+        "XDG_CACHE_HOME": str(folder),  # a cache without data sets
+    }
+    command = [sys.executable, "-W", "error", str(path)]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=stem)
+def test_examples_run_without_data_sets_and_say_so(path, tmp_path):
+    printed = run_example(path, tmp_path, tmp_path)
+    assert ("Simulated" in printed) == (path.stem in REAL_SETS)
+
+
+@pytest.mark.parametrize("name", REAL_SETS)
+def test_examples_run_on_real_data_and_say_so(name, data_folder, tmp_path):
+    if not (Path(data_folder) / f"{REAL_SETS[name]}.npz").exists():
+        pytest.skip(f"{REAL_SETS[name]}.npz is not in SLCE_XP_DATA")
+    printed = run_example(DOCS / "examples" / f"{name}.py", tmp_path, data_folder)
+    assert "real data" in printed
+
+
+# ---------------------------------------------------------------- the site
+
+
+@pytest.mark.slow
+def test_the_site_builds_without_a_warning_and_needs_no_network(tmp_path):
+    for library in ("furo", "latex2mathml", "myst_parser", "numpydoc", "sphinx_gallery"):
+        if importlib.util.find_spec(library) is None:
+            pytest.skip(f"{library} is not here: `make docs` installs it")
+    # As a checkout, so that what is generated is not written into this one.
+    for name in ("CHANGELOG.md", "benchmarks", "slce_xp"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    tracked = (path for path in DOCS.rglob("*") if path.is_file())
+    for path in tracked:
+        if path.relative_to(DOCS).parts[0] not in ("_build", "api", "gallery"):
+            copy = tmp_path / "docs" / path.relative_to(DOCS)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            copy.write_bytes(path.read_bytes())
+    command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "docs", "site"]
+    environment = {**os.environ, "SLCE_XP_DATA": "", "XDG_CACHE_HOME": str(tmp_path)}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+    site = tmp_path / "site"
+    for name in names_on_the_api_page():
+        assert list((site / "api").glob(f"{name}*.html"))
+    assert len(list((site / "gallery").glob("plot_*.html"))) == len(EXAMPLES)
+    assert (site / "method.html").read_text(encoding="utf-8").count("<math") > 50
+    for page in site.rglob("*.html"):
+        text = page.read_text(encoding="utf-8")
+        assert not re.search(r'<(script|link|img)[^>]+(src|href)="https?:', text), page.name
