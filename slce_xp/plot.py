@@ -70,7 +70,8 @@ def embedding(
         Which components to draw, from 0; three make a picture in 3-D. The first two by default.
         One alone, as two classes have it, gives a row for each class.
     ax : Axes, optional
-        Where to draw; in 3-D axes with ``projection="3d"``. Otherwise in a new figure.
+        Where to draw; in 3-D axes with ``projection="3d"``. Otherwise in a new figure. A figure of
+        your own shows a legend beside the axes if it has ``layout="constrained"``.
 
     Returns
     -------
@@ -170,8 +171,8 @@ def points(
     if len(chosen) == 1:
         _name_rows(ax, groups, used)
     elif _label_medians(ax, np.concatenate([Z, Z_test]), np.append(codes, codes_test), groups):
-        used = used[used >= len(groups.names) - 2]
-    if len(chosen) == 1 or y is None is y_test:
+        used = used[used >= groups.n_classes]
+    if len(chosen) == 1 or (y is None and y_test is None):
         used = used[:0]
     _add_legend(ax, groups, used, both, np.concatenate([Z, Z_test]), own)
     return ax
@@ -194,8 +195,9 @@ class _Groups(NamedTuple):
 
     @classmethod
     def of(cls, classes: Any, *labels: Labels | None) -> _Groups:
-        """The classes that are given, or else those of the first labels that are."""
-        known = next((found.classes for found in labels if found is not None), np.array([]))
+        """The classes that are given, or else those of the first labels that have some."""
+        found_in = (found.classes for found in labels if found is not None)
+        known = next((found for found in found_in if len(found)), np.array([]))
         if classes is not None:  # in their own order
             found = as_labels(classes, len(classes), unlabeled="missing", in_part=True)
             known = found.classes[found.codes[found.codes < len(found.classes)]]
@@ -207,13 +209,17 @@ class _Groups(NamedTuple):
             [*(j // len(COLOURS) % len(MARKERS) for j in range(n)), 0, MARKERS.index("X")],
         )
 
+    @property
+    def n_classes(self) -> int:
+        """K, which is the code of samples without a label."""
+        return len(self.names) - 2
+
     def codes(self, labels: Labels | None, n_samples: int) -> np.ndarray:
         """The group of each sample, shape (n,)."""
-        without, other = len(self.names) - 2, len(self.names) - 1
         if labels is None:
-            return np.full(n_samples, without)
-        codes = [self.order.get(label, other) for label in labels.classes]
-        return np.asarray(np.array([*codes, without])[labels.codes])
+            return np.full(n_samples, self.n_classes)
+        codes = [self.order.get(label, self.n_classes + 1) for label in labels.classes]
+        return np.asarray(np.array([*codes, self.n_classes])[labels.codes])
 
 
 def _coded(y: Any, n_samples: int, name: str) -> Labels | None:
@@ -226,18 +232,19 @@ def _coded(y: Any, n_samples: int, name: str) -> Labels | None:
 def _scatter(
     ax: Any, Z: np.ndarray, codes: np.ndarray, groups: _Groups, *, filled: bool, crowd: int
 ) -> None:
-    """Draw samples in a mixed order; the more there are in all, the smaller and paler they are."""
+    """Draw samples in a mixed order, smaller and paler where there are many for the axes' size."""
     if not len(Z):
         return
-    size = float(np.clip(min(600 / np.sqrt(crowd), 120_000 / crowd), 0.8, 24))
+    fitting = min(600 / np.sqrt(crowd), 120_000 / crowd, 24)
+    size = max(0.8, float(fitting * np.sqrt(_inches(ax).prod() / 16)))  # 16: a figure of our own
     style: dict[str, Any] = {"depthshade": False} if Z.shape[1] == 3 else {}
     if filled:
-        style.update(s=size, linewidths=0, alpha=float(np.clip(size / 20, 0.3, 0.55)))
+        style.update(s=size, linewidths=0, alpha=float(np.clip(fitting / 20, 0.3, 0.55)))
     else:
         style.update(s=1.3 * size, facecolors="none", linewidths=np.clip(size / 16, 0.25, 0.9))
     order = np.random.default_rng(0).permutation(len(Z))
     # Those without a label lie under the others.
-    order = order[np.argsort(codes[order] != len(groups.names) - 2, kind="stable")]
+    order = order[np.argsort(codes[order] != groups.n_classes, kind="stable")]
     colours, markers = np.array(groups.colours), np.array(groups.markers)
     # A collection has one marker: of several, each has its turns.
     turns = 1 if len(np.unique(markers[codes])) < 2 else 10
@@ -246,6 +253,11 @@ def _scatter(
             mine = part[markers[codes[part]] == marker]
             style["facecolors" if filled else "edgecolors"] = colours[codes[mine]]
             ax.scatter(*Z[mine].T, marker=MARKERS[marker], rasterized=crowd > MOST_VECTORS, **style)
+
+
+def _inches(ax: Any) -> np.ndarray:
+    """Width and height of the axes."""
+    return np.asarray(ax.get_window_extent().size / ax.figure.dpi)
 
 
 def _strips(used: np.ndarray, *parts: tuple[np.ndarray, np.ndarray]) -> list[np.ndarray]:
@@ -269,26 +281,30 @@ def _name_rows(ax: Axes, groups: _Groups, used: np.ndarray) -> None:
 
 def _label_medians(ax: Any, Z: np.ndarray, codes: np.ndarray, groups: _Groups) -> bool:
     """Write class names where their samples are; False, and none, where they would not fit."""
-    used = np.unique(codes[codes < len(groups.names) - 2])
+    used = np.unique(codes[codes < groups.n_classes])
     if Z.shape[1] == 3 or not 0 < len(used) <= 40:
         return False
+    size = 11 if len(used) <= 10 and _inches(ax)[0] > 3.5 else 8
     texts = []
     for code in used:
         colour = groups.colours[code]
         x, y = np.median(Z[codes == code], axis=0)
         box = {"facecolor": "white", "alpha": 0.9, "edgecolor": colour, "pad": 1.5}
         texts.append(
-            ax.text(x, y, groups.names[code], size=11 if len(used) <= 10 else 8, weight="bold",
+            ax.text(x, y, groups.names[code], size=size, weight="bold",
                     ha="center", va="center", bbox=box, parse_math=False, zorder=5)
         )  # fmt: skip
     extents = [text.get_window_extent() for text in texts]
     boxes = np.array([[*(box.p0 + box.p1), box.width, box.height] for box in extents])
     centres, sizes = boxes[:, :2] / 2, boxes[:, 2:] * 1.1 + 5  # room for the frame
     moved = _apart(centres, sizes)
-    area = ax.get_window_extent()
-    if moved is None or (np.abs(moved - centres) > 1.5 * sizes[:, 1:]).any() or (
-        sizes[:, 0] > area.width / 4
-    ).any():  # fmt: skip
+    room = ax.get_window_extent()
+    if (
+        moved is None
+        or (np.abs(moved - centres) > 1.5 * sizes[:, 1:]).any()  # too far from its class
+        or sizes[:, 0].max() > room.width / 4
+        or sizes.prod(axis=1).sum() > room.width * room.height / 6  # hides the samples
+    ):
         for text in texts:
             text.remove()
         return False
@@ -333,7 +349,7 @@ def _add_legend(
         entries += [("train", handle(DARK_GREY, "o")), ("test", handle(DARK_GREY, "o", False))]
     if not entries:
         return
-    named = len(used) == 0 or used[0] >= len(groups.names) - 2
+    named = len(used) == 0 or used[0] >= groups.n_classes
     if named and Z.shape[1] == 2:
         where = {"loc": _emptiest_corner(ax, Z), "framealpha": 0.8}
     else:
@@ -397,7 +413,7 @@ def spectrum(model: Any, ax: Axes | None = None) -> Axes:
     ax = _new_axes(2) if ax is None else ax
     values = _xp.to_host(model.eigenvalues)
     place = np.arange(1, len(values) + 1)
-    size = float(np.clip(160 / len(values), 2, 6))
+    size = float(np.clip(80 / len(values), 2, 6))
     ax.axhline(0, color=GREY, linewidth=1, zorder=1)
     if not model.n_unlabeled:
         bounds = _xp.to_host(model.eigenvalue_bounds)
@@ -442,7 +458,7 @@ def loss(model: Any, ax: Axes | None = None) -> Axes:
     ax = _new_axes(2) if ax is None else ax
     curve = np.append(model.total_loss, _xp.to_host(model.loss_curve))
     best = model.n_positive
-    size = float(np.clip(160 / len(curve), 2, 5))
+    size = float(np.clip(80 / len(curve), 2, 5))
     ax.plot(np.arange(len(curve)), curve, "-o", color=COLOURS[0], ms=size)
     share = f", {curve[best] / curve[0]:.1%} of the loss with none".replace("%", " %")
     ax.plot(best, curve[best], "o", ms=10, mfc="none", mec=COLOURS[3], mew=1.8,

@@ -158,6 +158,13 @@ def test_samples_without_a_label_and_labels_that_the_model_does_not_know():
     assert written(ax) == ["B", "NK", "T"]
 
 
+def test_classes_of_the_test_samples_count_where_no_other_sample_has_a_label():
+    Z, y = many(3)
+    ax = plot.points(Z, [None] * len(Z), Z_test=Z + 1, y_test=y)
+    assert written(ax) == ["0", "1", "2"]
+    assert legend_names(ax) == ["no label", "train", "test"]
+
+
 def test_colours_follow_the_model_s_classes_not_those_that_are_shown():
     Z = MODEL.transform(X)
     ax = plot.points(Z[CODES == 2], NAMES[CODES == 2], classes=MODEL.classes)
@@ -258,10 +265,13 @@ def test_too_many_classes_are_counted():
 def test_many_points_are_small_and_an_image_within_a_file_of_vectors(tmp_path):
     Z, y = many(12, 9000)
     ax = plot.points(Z, y)
+    small = matplotlib.figure.Figure((2, 1.5)).subplots()
+    plot.points(*many(12, 10), ax=small)
     few = plot.points(*many(12, 10))
     assert all(c.get_rasterized() for c in ax.collections)
     assert not any(c.get_rasterized() for c in few.collections)
     assert ax.collections[0].get_sizes()[0] < few.collections[0].get_sizes()[0] / 10
+    assert small.collections[0].get_sizes()[0] < few.collections[0].get_sizes()[0] / 2
     path = tmp_path / "many.svg"
     plot.points(*many(12, 500)).figure.savefig(path)
     assert path.stat().st_size < 300_000  # 6 000 markers, one by one, take 1 MB
