@@ -101,8 +101,9 @@ def embedding(
     )
     eigenvalues = _xp.to_host(model.eigenvalues)
     chosen = _as_components(components, model.n_components)
-    for letter, i in zip("xyz", chosen, strict=False):
-        between = "\n" if len(chosen) == 3 else " "
+    short = [True] * 3 if len(chosen) == 3 else _inches(ax) < 3
+    for letter, i, two_lines in zip("xyz", chosen, short, strict=False):
+        between = "\n" if two_lines else " "
         ax.set(**{f"{letter}label": f"{_title(i)}{between}(eigenvalue {eigenvalues[i]:.3g})"})
     return ax
 
@@ -350,8 +351,9 @@ def _add_legend(
     if not entries:
         return
     named = len(used) == 0 or used[0] >= groups.n_classes
-    if named and Z.shape[1] == 2:
-        where = {"loc": _emptiest_corner(ax, Z), "framealpha": 0.8}
+    corner = _empty_corner(ax, Z) if named and Z.shape[1] == 2 else None
+    if corner:
+        where = {"loc": corner, "framealpha": 0.8}
     else:
         columns = -(-len(entries) // ROWS_OF_LEGEND)
         where = {"loc": "upper left", "bbox_to_anchor": (1.1 if Z.shape[1] == 3 else 1.0, 1.0),
@@ -370,7 +372,8 @@ def _add_legend(
         figure.set_size_inches(width + extra, height)
 
 
-def _emptiest_corner(ax: Any, Z: np.ndarray) -> str:
+def _empty_corner(ax: Any, Z: np.ndarray) -> str | None:
+    """A corner with room for a legend; None where there are samples in all of them."""
     x, y = ax.transAxes.inverted().transform(ax.transData.transform(Z)).T
     crowds = {
         f"{'upper' if up else 'lower'} {'right' if right else 'left'}": int(
@@ -379,7 +382,8 @@ def _emptiest_corner(ax: Any, Z: np.ndarray) -> str:
         for up in (True, False)
         for right in (True, False)
     }
-    return min(crowds, key=lambda corner: crowds[corner])
+    corner = min(crowds, key=lambda corner: crowds[corner])
+    return corner if crowds[corner] <= 0.005 * len(Z) else None
 
 
 # ---------------------------------------------------------------- what a model says of itself
@@ -642,6 +646,8 @@ def interactive(
         template="plotly_white",
         showlegend=y is not None and len(chosen) > 1,
         legend={"itemsizing": "constant"},
+        margin={"t": 40, "b": 60},
+        modebar={"remove": ["sendChartToCloud"]},  # samples stay on the reader's machine
         **({"scene": layout} if len(chosen) == 3 else layout),
     )
     return figure

@@ -231,6 +231,19 @@ def test_names_that_do_not_fit_into_the_axes_are_beside_them():
     assert legend.x1 <= ax.figure.bbox.x1 + 1
 
 
+def test_the_legend_covers_no_samples():
+    rng = np.random.default_rng(0)
+    Z = rng.uniform(-1, 1, size=(2, 400, 2))
+    for data, inside in ((Z, False), (Z[:, np.abs(Z).min(axis=(0, 2)) < 0.3], None)):
+        ax = plot.points(data[0], Z_test=data[1])
+        ax.figure.draw_without_rendering()
+        legend = ax.get_legend().get_window_extent()
+        points = ax.transData.transform(data.reshape(-1, 2))
+        covered = [legend.contains(*point) for point in points]
+        assert sum(covered) <= 4
+        assert inside is None or (legend.x0 < ax.get_window_extent().x1) == inside
+
+
 def test_names_on_the_same_spot_are_pushed_apart_or_moved_to_a_legend():
     rng = np.random.default_rng(0)
     Z = rng.normal(size=(60, 2))
@@ -543,6 +556,7 @@ def test_interactive_has_a_trace_per_class_and_tells_each_sample():
         assert list(trace.text) == [f"&lt;cell&gt; {i}" for i in np.flatnonzero(mine)]
         assert trace.hovertemplate == f"%{{text}}<br>{trace.name}<extra></extra>"
         assert trace.marker.color == plot.COLOURS[code]
+    assert "sendChartToCloud" in figure.layout.modebar.remove
     assert figure.layout.xaxis.title.text == "component 2"
     assert figure.layout.yaxis.title.text == "component 1"
     assert "&lt;cell&gt; 17" in figure.to_html(include_plotlyjs=False).replace("\\u0026", "&")
