@@ -22,13 +22,11 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 import slce_xp
 from benchmarks.datasets import DATA_SETS, split
 from benchmarks.paper.protocol import EXPERIMENTS, Results
+from slce_xp import plot
 
 Load = Callable[[str], tuple[np.ndarray, np.ndarray]]
 
-# Okabe and Ito's colours, which colour-blind readers tell apart; grey for their pale yellow.
-BLUE, ORANGE, GREEN, RED, PURPLE, SKY, GREY, BLACK = COLOURS = (
-    "#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#999999", "#000000",
-)  # fmt: skip
+BLUE, ORANGE, GREEN, RED, PURPLE, SKY, BLACK, *_ = COLOURS = plot.COLOURS
 MARKERS = "osD^vPX*"
 WIDTH = 3.5  # inches: a column
 STYLE = {
@@ -208,19 +206,11 @@ def _bound(name: str) -> Callable[[Load, Results], Figure]:
         X, y = load(name)
         n_shown = len(np.unique(y)) + 5
         model = _fit(X, y, n_shown)
-        place = np.arange(1, n_shown + 1)
         figure, axis = plt.subplots(figsize=(WIDTH, 2.3))
-        axis.plot(place, model.eigenvalue_bounds, color=ORANGE, marker="s", linestyle="--",
-                  label=r"of $X\tilde C^T + \tilde C X^T$ (bound)")  # fmt: skip
-        axis.plot(place, model.eigenvalues, color=BLUE, marker="o",
-                  label=r"of $X\tilde C^T + \tilde C X^T - XX^T$")  # fmt: skip
-        axis.axhline(0, color="0.7", linewidth=0.8, zorder=0)
+        plot.spectrum(model, axis)
         axis.axvline(len(model.classes) - 0.5, 0, 0.55, color="0.5", linewidth=0.8, linestyle=":")
         axis.annotate(f"classes − 1 = {len(model.classes) - 1}", (len(model.classes) - 0.4, 0.45),
                       xycoords=("data", "axes fraction"), fontsize=7)  # fmt: skip
-        axis.set(xlabel="place", ylabel="eigenvalue", xticks=place[:: 1 + n_shown // 12])
-        axis.ticklabel_format(axis="y", scilimits=(0, 0), useMathText=True)
-        axis.legend(loc="upper right")
         figure.tight_layout()
         return figure
 
