@@ -12,6 +12,7 @@ import scipy.sparse as sp
 
 import slce_xp
 from slce_xp import plot
+from slce_xp.plot import _looks
 
 matplotlib = pytest.importorskip("matplotlib", reason="pictures need Matplotlib")
 plt = pytest.importorskip("matplotlib.pyplot")
@@ -96,7 +97,7 @@ def test_training_samples_are_filled_and_test_samples_open_where_the_model_puts_
     np.testing.assert_allclose(places(filled(ax)), in_order(Z[TRAIN]))
     np.testing.assert_allclose(places(hollow(ax)), in_order(Z[TEST]))
     for i in range(90):
-        assert colour_at(ax, Z[i]) == plot.COLOURS[CODES[i]].lower()
+        assert colour_at(ax, Z[i]) == _looks.COLOURS[CODES[i]].lower()
     first, second = MODEL.eigenvalues
     assert ax.get_xlabel() == f"component 2 (eigenvalue {second:.3g})"
     assert ax.get_ylabel() == f"component 1 (eigenvalue {first:.3g})"
@@ -141,7 +142,7 @@ def test_two_classes_have_a_row_each():
 def test_without_labels_all_is_grey():
     ax = plot.embedding(MODEL, X)
     (collection,) = ax.collections
-    assert {to_hex(c) for c in collection.get_facecolor()} == {plot.GREY.lower()}
+    assert {to_hex(c) for c in collection.get_facecolor()} == {_looks.GREY.lower()}
     assert ax.get_legend() is None
     assert not ax.texts
 
@@ -152,8 +153,8 @@ def test_samples_without_a_label_and_labels_that_the_model_does_not_know():
     ax = plot.embedding(MODEL, X[:30], y[:30], X_test=X[30:31], y_test=["new"])
     Z = MODEL.transform(X)
     colours = [colour_at(ax, Z[i]) for i in (0, 1, 2, 3, 30, 4)]
-    grey, dark = plot.GREY.lower(), plot.DARK_GREY.lower()
-    assert colours == [grey, grey, grey, dark, dark, plot.COLOURS[CODES[4]].lower()]
+    grey, dark = _looks.GREY.lower(), _looks.DARK_GREY.lower()
+    assert colours == [grey, grey, grey, dark, dark, _looks.COLOURS[CODES[4]].lower()]
     assert legend_names(ax) == ["no label", "other labels", "train", "test"]
     assert written(ax) == ["B", "NK", "T"]
 
@@ -168,9 +169,9 @@ def test_classes_of_the_test_samples_count_where_no_other_sample_has_a_label():
 def test_colours_follow_the_model_s_classes_not_those_that_are_shown():
     Z = MODEL.transform(X)
     ax = plot.points(Z[CODES == 2], NAMES[CODES == 2], classes=MODEL.classes)
-    assert colour_at(ax, Z[CODES == 2][0]) == plot.COLOURS[2].lower()
+    assert colour_at(ax, Z[CODES == 2][0]) == _looks.COLOURS[2].lower()
     ax = plot.points(Z[CODES == 2], NAMES[CODES == 2])
-    assert colour_at(ax, Z[CODES == 2][0]) == plot.COLOURS[0].lower()
+    assert colour_at(ax, Z[CODES == 2][0]) == _looks.COLOURS[0].lower()
 
 
 @pytest.mark.parametrize(
@@ -259,15 +260,15 @@ def test_names_on_the_same_spot_are_pushed_apart_or_moved_to_a_legend():
 
 def test_long_names_are_cut_where_they_still_differ():
     ends = [f"the very same long beginning of a name, and then {i}" for i in range(3)]
-    assert plot._short(ends)[1].endswith("…and then 1")
+    assert _looks.short(ends)[1].endswith("…and then 1")
     middles = [f"the same long beginning, {i}, and the same long end of it" for i in range(3)]
-    short = plot._short(middles)
+    short = _looks.short(middles)
     assert len(set(short)) == 3
     assert max(map(len, short)) <= 28
-    assert plot._short(["short", "names"]) == ["short", "names"]
-    assert plot._short(["two\nlines"]) == ["two lines"]
+    assert _looks.short(["short", "names"]) == ["short", "names"]
+    assert _looks.short(["two\nlines"]) == ["two lines"]
     tangled = [f"{a}{'x' * 25}{b}{'y' * 25}{c}" for a in "12" for b in "34" for c in "56"]
-    assert plot._short(tangled) == tangled  # no cut keeps them apart
+    assert _looks.short(tangled) == tangled  # no cut keeps them apart
 
 
 def test_too_many_classes_are_counted():
@@ -318,7 +319,7 @@ def test_the_palette_is_safe_for_the_colour_blind():
         return min(least)
 
     okabe_ito = ["#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#000000"]
-    assert closest(plot.COLOURS) >= closest(okabe_ito)
+    assert closest(_looks.COLOURS) >= closest(okabe_ito)
 
 
 # ---------------------------------------------------------------- what a model says
@@ -555,7 +556,7 @@ def test_interactive_has_a_trace_per_class_and_tells_each_sample():
         np.testing.assert_allclose(np.stack([trace.x, trace.y], 1), Z[mine][:, [1, 0]])
         assert list(trace.text) == [f"&lt;cell&gt; {i}" for i in np.flatnonzero(mine)]
         assert trace.hovertemplate == f"%{{text}}<br>{trace.name}<extra></extra>"
-        assert trace.marker.color == plot.COLOURS[code]
+        assert trace.marker.color == _looks.COLOURS[code]
     assert "sendChartToCloud" in figure.layout.modebar.remove
     assert figure.layout.xaxis.title.text == "component 2"
     assert figure.layout.yaxis.title.text == "component 1"

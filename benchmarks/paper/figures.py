@@ -23,10 +23,11 @@ import slce_xp
 from benchmarks.datasets import DATA_SETS, split
 from benchmarks.paper.protocol import EXPERIMENTS, Results
 from slce_xp import plot
+from slce_xp.plot._looks import COLOURS
 
 Load = Callable[[str], tuple[np.ndarray, np.ndarray]]
 
-BLUE, ORANGE, GREEN, RED, PURPLE, SKY, BLACK, *_ = COLOURS = plot.COLOURS
+BLUE, ORANGE, GREEN, RED, PURPLE, SKY, BLACK, *_ = COLOURS = COLOURS
 MARKERS = "osD^vPX*"
 WIDTH = 3.5  # inches: a column
 STYLE = {

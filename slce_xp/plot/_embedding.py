@@ -1,0 +1,302 @@
+"""Samples where a model embeds them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from slce_xp import _xp
+from slce_xp.plot._axes import check_projection, inches, new_axes
+from slce_xp.plot._given import as_components, as_model, as_points, embed
+from slce_xp.plot._looks import (
+    DARK_GREY,
+    MARKERS,
+    MOST_NAMED,
+    MOST_VECTORS,
+    ROWS_OF_LEGEND,
+    Groups,
+    coded,
+    strips,
+    title,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+def embedding(
+    model: Any,
+    X: Any,
+    y: Any = None,
+    *,
+    X_test: Any = None,
+    y_test: Any = None,
+    components: Sequence[int] | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw samples where a model embeds them: filled for training, open for testing.
+
+    Parameters
+    ----------
+    model : Model or fitted SLCE
+    X : anything that `Model.transform` takes, shape (n, d)
+    y : labels, shape (n,), optional
+        Missing ones (NaN, None, an empty string) are grey, and all samples without `y`.
+    X_test, y_test : optional
+        More samples, with or without labels, drawn open. Labels that are no classes of the model
+        have one look in common.
+    components : one, two or three indices, optional
+        Which components to draw, from 0; three make a picture in 3-D. The first two by default.
+        One alone, as two classes have it, gives a row for each class.
+    ax : Axes, optional
+        Where to draw; in 3-D axes with ``projection="3d"``. Otherwise in a new figure. A figure of
+        your own shows a legend beside the axes if it has ``layout="constrained"``.
+
+    Returns
+    -------
+    Axes
+
+    Examples
+    --------
+    >>> import numpy as np, slce_xp, slce_xp.plot
+    >>> y = np.repeat(["B", "NK", "T"], 20)
+    >>> X = np.random.default_rng(0).normal(size=(60, 5))
+    >>> X[y == "NK", 0] += 9
+    >>> X[y == "T", 1] += 7
+    >>> model = slce_xp.fit(X, y)
+    >>> ax = slce_xp.plot.embedding(model, X[::2], y[::2], X_test=X[1::2], y_test=y[1::2])
+    >>> print(ax.get_xlabel())
+    component 1 (eigenvalue 1.25e+03)
+    """
+    model = as_model(model)
+    ax = points(
+        embed(model, X),
+        y,
+        Z_test=None if X_test is None else embed(model, X_test),
+        y_test=y_test,
+        classes=model.classes,
+        components=components,
+        ax=ax,
+    )
+    eigenvalues = _xp.to_host(model.eigenvalues)
+    chosen = as_components(components, model.n_components)
+    short = [True] * 3 if len(chosen) == 3 else inches(ax) < 3
+    for letter, i, two_lines in zip("xyz", chosen, short, strict=False):
+        between = "\n" if two_lines else " "
+        ax.set(**{f"{letter}label": f"{title(i)}{between}(eigenvalue {eigenvalues[i]:.3g})"})
+    return ax
+
+
+def points(
+    Z: Any,
+    y: Any = None,
+    *,
+    Z_test: Any = None,
+    y_test: Any = None,
+    classes: Any = None,
+    components: Sequence[int] | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw samples that are embedded already, by any method.
+
+    Class names stand at the medians of their classes where that is readable, otherwise in a legend
+    beside the axes. Points are drawn in a mixed order, so that no class hides the others.
+
+    Parameters
+    ----------
+    Z : array, shape (n, k)
+    y : labels, shape (n,), optional
+    Z_test, y_test : optional
+        More samples, drawn open.
+    classes : labels, shape (K,), optional
+        All classes in the order of their colours, so that pictures of parts of the data agree;
+        those of `y` by default. Other labels have one look in common.
+    components, ax
+        As for `embedding`.
+
+    Returns
+    -------
+    Axes
+
+    Examples
+    --------
+    >>> import slce_xp.plot
+    >>> ax = slce_xp.plot.points([[0.0, 1.0], [1.0, 3.0], [4.0, 2.0]], ["a", "a", "b"])
+    >>> ax.get_xlabel(), ax.get_ylabel()
+    ('component 1', 'component 2')
+    """
+    Z = as_points(Z, "Z")
+    chosen = as_components(components, Z.shape[1])
+    if Z_test is None and y_test is not None:
+        raise ValueError("y_test must come with the samples it labels; got no such samples")
+    Z_test = Z[:0] if Z_test is None else as_points(Z_test, "Z_test", Z.shape[1])
+    labels, labels_test = coded(y, len(Z), "y"), coded(y_test, len(Z_test), "y_test")
+    groups = Groups.of(classes, labels, labels_test)
+    codes, codes_test = groups.codes(labels, len(Z)), groups.codes(labels_test, len(Z_test))
+    used = np.union1d(codes, codes_test)
+
+    own = ax is None
+    if ax is None:
+        ax = new_axes(len(chosen))
+    check_projection(ax, len(chosen))
+    Z, Z_test = Z[:, chosen], Z_test[:, chosen]
+    if len(chosen) == 1:
+        Z, Z_test = strips(used, (Z, codes), (Z_test, codes_test))
+    _scatter(ax, Z, codes, groups, filled=True, crowd=len(Z) + len(Z_test))
+    _scatter(ax, Z_test, codes_test, groups, filled=False, crowd=len(Z) + len(Z_test))
+
+    for letter, i in zip("xyz", chosen, strict=False):
+        ax.set(**{f"{letter}label": title(i)})
+    both = bool(len(Z) and len(Z_test))
+    if len(chosen) == 1:
+        _name_rows(ax, groups, used)
+    elif _label_medians(ax, np.concatenate([Z, Z_test]), np.append(codes, codes_test), groups):
+        used = used[used >= groups.n_classes]
+    if len(chosen) == 1 or (y is None and y_test is None):
+        used = used[:0]
+    _add_legend(ax, groups, used, both, np.concatenate([Z, Z_test]), own)
+    return ax
+
+
+def _scatter(
+    ax: Any, Z: np.ndarray, codes: np.ndarray, groups: Groups, *, filled: bool, crowd: int
+) -> None:
+    """Draw samples in a mixed order, smaller and paler where there are many for the axes' size."""
+    if not len(Z):
+        return
+    fitting = min(600 / np.sqrt(crowd), 120_000 / crowd, 24)
+    size = max(0.8, float(fitting * np.sqrt(inches(ax).prod() / 16)))  # 16: a figure of our own
+    style: dict[str, Any] = {"depthshade": False} if Z.shape[1] == 3 else {}
+    if filled:
+        style.update(s=size, linewidths=0, alpha=float(np.clip(fitting / 20, 0.3, 0.55)))
+    else:
+        style.update(s=1.3 * size, facecolors="none", linewidths=np.clip(size / 16, 0.25, 0.9))
+    order = np.random.default_rng(0).permutation(len(Z))
+    # Those without a label lie under the others.
+    order = order[np.argsort(codes[order] != groups.n_classes, kind="stable")]
+    colours, markers = np.array(groups.colours), np.array(groups.markers)
+    # A collection has one marker: of several, each has its turns.
+    turns = 1 if len(np.unique(markers[codes])) < 2 else 10
+    for part in np.array_split(order, turns):
+        for marker in np.unique(markers[codes[part]]):
+            mine = part[markers[codes[part]] == marker]
+            style["facecolors" if filled else "edgecolors"] = colours[codes[mine]]
+            ax.scatter(*Z[mine].T, marker=MARKERS[marker], rasterized=crowd > MOST_VECTORS, **style)
+
+
+def _name_rows(ax: Axes, groups: Groups, used: np.ndarray) -> None:
+    names = [groups.names[code] for code in used]
+    if names == ["no label"]:
+        names = [""]
+    size = None if len(used) <= ROWS_OF_LEGEND else 150 / len(used)
+    ax.set_yticks(range(len(used)), names, size=size, parse_math=False)
+    ax.tick_params(axis="y", length=0)
+    ax.set_ylim(len(used) - 0.5, -0.5)  # the first class on top
+
+
+def _label_medians(ax: Any, Z: np.ndarray, codes: np.ndarray, groups: Groups) -> bool:
+    """Write class names where their samples are; False, and none, where they would not fit."""
+    used = np.unique(codes[codes < groups.n_classes])
+    if Z.shape[1] == 3 or not 0 < len(used) <= 40:
+        return False
+    size = 11 if len(used) <= 10 and inches(ax)[0] > 3.5 else 8
+    texts = []
+    for code in used:
+        colour = groups.colours[code]
+        x, y = np.median(Z[codes == code], axis=0)
+        box = {"facecolor": "white", "alpha": 0.9, "edgecolor": colour, "pad": 1.5}
+        texts.append(
+            ax.text(x, y, groups.names[code], size=size, weight="bold",
+                    ha="center", va="center", bbox=box, parse_math=False, zorder=5)
+        )  # fmt: skip
+    extents = [text.get_window_extent() for text in texts]
+    boxes = np.array([[*(box.p0 + box.p1), box.width, box.height] for box in extents])
+    centres, sizes = boxes[:, :2] / 2, boxes[:, 2:] * 1.1 + 5  # room for the frame
+    moved = _apart(centres, sizes)
+    room = ax.get_window_extent()
+    if (
+        moved is None
+        or (np.abs(moved - centres) > 1.5 * sizes[:, 1:]).any()  # too far from its class
+        or sizes[:, 0].max() > room.width / 4
+        or sizes.prod(axis=1).sum() > room.width * room.height / 6  # hides the samples
+    ):
+        for text in texts:
+            text.remove()
+        return False
+    for text, place in zip(texts, ax.transData.inverted().transform(moved), strict=True):
+        text.set_position(place)
+    return True
+
+
+def _apart(centres: np.ndarray, sizes: np.ndarray) -> np.ndarray | None:
+    """Push boxes apart until none overlaps another, shape (n, 2); None where they stay stuck."""
+    centres = centres + np.random.default_rng(0).uniform(-0.5, 0.5, centres.shape)
+    reach = (sizes[:, None] + sizes) / 2
+    for _ in range(200):
+        gap = centres[:, None] - centres
+        overlap = reach - np.abs(gap)
+        hits = (overlap > 0).all(axis=2) & ~np.eye(len(centres), dtype=bool)
+        if not hits.any():
+            return centres
+        # The shorter way out, half of it by each of the two.
+        along = np.eye(2)[np.argmin(overlap, axis=2)]
+        centres = centres + 0.5 * np.where(
+            hits[..., None], along * np.sign(gap) * (overlap + 0.1), 0
+        ).sum(axis=1)
+    return None
+
+
+def _add_legend(
+    ax: Any, groups: Groups, used: np.ndarray, both: bool, Z: np.ndarray, own: bool
+) -> None:
+    """Classes that are named nowhere else beside the axes; what filled and open mean."""
+    from matplotlib.lines import Line2D
+
+    def handle(colour: str, marker: str, filled: bool = True) -> Line2D:
+        face = colour if filled else "none"
+        return Line2D([], [], ls="", marker=marker, ms=5, mfc=face, mec=colour)
+
+    entries = [(groups.names[j], handle(groups.colours[j], MARKERS[groups.markers[j]]))
+               for j in used]  # fmt: skip
+    if len(entries) > MOST_NAMED:
+        entries = [(f"{len(entries)} classes", handle(DARK_GREY, "o"))]
+    if both:
+        entries += [("train", handle(DARK_GREY, "o")), ("test", handle(DARK_GREY, "o", False))]
+    if not entries:
+        return
+    named = len(used) == 0 or used[0] >= groups.n_classes
+    corner = _empty_corner(ax, Z) if named and Z.shape[1] == 2 else None
+    if corner:
+        where = {"loc": corner, "framealpha": 0.8}
+    else:
+        columns = -(-len(entries) // ROWS_OF_LEGEND)
+        where = {"loc": "upper left", "bbox_to_anchor": (1.1 if Z.shape[1] == 3 else 1.0, 1.0),
+                 "frameon": False, "ncols": columns}  # fmt: skip
+    legend = ax.legend(
+        [handle for _, handle in entries], ["" for _ in entries], fontsize="small",
+        handletextpad=0.3, columnspacing=1.0, **where,
+    )  # fmt: skip
+    # Afterwards, because a name may begin with "_", or hold "$".
+    for text, (name, _) in zip(legend.get_texts(), entries, strict=True):
+        text.set(text=name, parse_math=False)
+    if own and "bbox_to_anchor" in where:  # room for it, not taken from the axes
+        figure = ax.figure
+        width, height = figure.get_size_inches()
+        extra = legend.get_window_extent().width / figure.dpi
+        figure.set_size_inches(width + extra, height)
+
+
+def _empty_corner(ax: Any, Z: np.ndarray) -> str | None:
+    """A corner with room for a legend; None where there are samples in all of them."""
+    x, y = ax.transAxes.inverted().transform(ax.transData.transform(Z)).T
+    crowds = {
+        f"{'upper' if up else 'lower'} {'right' if right else 'left'}": int(
+            np.sum((x > 0.75 if right else x < 0.25) & (y > 0.8 if up else y < 0.2))
+        )
+        for up in (True, False)
+        for right in (True, False)
+    }
+    corner = min(crowds, key=lambda corner: crowds[corner])
+    return corner if crowds[corner] <= 0.005 * len(Z) else None

@@ -1,0 +1,86 @@
+"""What is given to be drawn, checked and on the host."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from slce_xp import Model, _xp
+from slce_xp._validate import as_matrix
+from slce_xp.plot._looks import short
+
+
+def as_model(model: Any) -> Model:
+    """A model with something to draw, also that of a fitted estimator."""
+    model = getattr(model, "model_", model)
+    if not isinstance(model, Model):
+        raise TypeError(
+            f"model must be a Model or a fitted SLCE; got {type(model).__name__}. "
+            "Fit one: slce_xp.fit(X, y)"
+        )
+    if model.n_components == 0:
+        raise ValueError(
+            "model must have components to draw; got one without any, because no direction lowers "
+            "the loss: the classes overlap. Fit with n_components=2 to see the directions anyway"
+        )
+    return model
+
+
+def embed(model: Model, X: Any) -> np.ndarray:
+    """Samples embedded, on the host."""
+    return _on_host(model.transform(X))
+
+
+def _on_host(Z: Any) -> np.ndarray:
+    return _xp.to_host(Z.compute() if _xp.is_dask(Z) else Z)
+
+
+def as_points(Z: Any, name: str, width: int | None = None) -> np.ndarray:
+    """An embedding on the host, in double precision."""
+    matrix = as_matrix(Z, name=name)
+    if isinstance(matrix, _xp.Sparse):
+        raise TypeError(f"{name} must be dense, as transform returns it; got a sparse matrix")
+    if not _xp.is_array(matrix) and not _xp.is_dask(matrix):  # a file that is read
+        matrix = np.asarray(Z[:])
+    values = _on_host(matrix).astype(np.float64)
+    if width is not None and values.shape[1] != width:
+        raise ValueError(
+            f"{name} must have {width} columns, as many as Z; got shape {values.shape}. "
+            "Embed both with the same model"
+        )
+    if not np.isfinite(values).all():
+        row = int(np.argmin(np.isfinite(values).all(axis=1)))
+        raise ValueError(f"{name} must be finite; got {values[row]} in row {row}. Drop such rows")
+    return values
+
+
+def as_components(components: Any, k: int, *, most: int | None = 3, default: int = 2) -> list[int]:
+    """Indices of the components to draw; by default the first ones."""
+    if k == 0:
+        raise ValueError("Z must have at least one column, a component to draw; got none")
+    if components is None:
+        return list(range(min(k, default)))
+    rule = f"components must be {f'1 to {most} ' if most else ''}indices from 0 to {k - 1}"
+    try:
+        chosen = [operator.index(i) for i in components]
+    except TypeError:
+        raise TypeError(f"{rule}; got {components!r}") from None
+    if not 0 < len(chosen) <= (most or k) or not all(0 <= i < k for i in chosen):
+        raise ValueError(f"{rule}; got {components!r}")
+    return chosen
+
+
+def feature_names(names: Iterable[Any] | None, model: Model) -> list[str]:
+    """Names of the features, short ones; those that the model knows by default."""
+    d = model.n_features
+    if names is None:
+        names = model.feature_names
+    if names is None:
+        return [f"feature {j}" for j in range(d)]
+    found = list(names)
+    if len(found) != d:
+        raise ValueError(f"names must name each feature of the model, {d} in all; got {len(found)}")
+    return short(found)

@@ -1,0 +1,101 @@
+"""An embedding to hover over."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from slce_xp.plot._given import as_components, as_points
+from slce_xp.plot._looks import SOLID_SYMBOLS, SYMBOLS, Groups, coded, strips, title
+
+
+def interactive(
+    Z: Any, y: Any = None, *, ids: Iterable[Any] | None = None, components: Any = None
+) -> Any:
+    """Draw an embedding that tells the sample and its class under the pointer (extra ``html``).
+
+    ``figure.write_html("embedding.html")`` makes a page that needs no network.
+
+    Parameters
+    ----------
+    Z : array, shape (n, k)
+        What `Model.transform` returns.
+    y : labels, shape (n,), optional
+    ids : n names, optional
+        What to call the samples; their row numbers, from 0, by default.
+    components : one, two or three indices, optional
+        As for `embedding`.
+
+    Returns
+    -------
+    plotly.graph_objects.Figure
+
+    Examples
+    --------
+    >>> import slce_xp.plot
+    >>> figure = slce_xp.plot.interactive([[0.0, 1.0], [4.0, 2.0]], ["a", "b"], ids=["x17", "x18"])
+    >>> [trace.name for trace in figure.data]
+    ['a', 'b']
+    """
+    try:
+        import plotly.graph_objects as go
+    except ImportError as error:
+        raise ImportError(
+            f"slce_xp.plot.interactive needs plotly, which cannot be imported here ({error}); "
+            "install it with: pip install 'slce-xp[html]'"
+        ) from error
+    Z = as_points(Z, "Z")
+    chosen = as_components(components, Z.shape[1])
+    names = [str(i) for i in (range(len(Z)) if ids is None else ids)]
+    if len(names) != len(Z):
+        raise ValueError(f"ids must name each sample, {len(Z)} in all; got {len(names)}")
+    labels = coded(y, len(Z), "y")
+    groups = Groups.of(None, labels)
+    codes = groups.codes(labels, len(Z))
+    used = np.unique(codes)
+    Z = Z[:, chosen]
+    titles = [title(i) for i in chosen]
+    if len(chosen) == 1:
+        (Z,) = strips(used, (Z, codes))
+
+    escaped = np.array([html.escape(name, quote=False) for name in names], dtype=object)
+    kind = go.Scatter3d if len(chosen) == 3 else go.Scattergl  # WebGL, for many points
+    size = float(np.clip(250 / np.sqrt(max(len(Z), 1)), 3, 8)) / (2 if len(chosen) == 3 else 1)
+    symbols = SOLID_SYMBOLS if len(chosen) == 3 else SYMBOLS
+    figure = go.Figure()
+    for code in used:
+        mine = codes == code
+        name = html.escape(groups.names[code], quote=False)
+        figure.add_trace(
+            kind(
+                **dict(zip("xyz", Z[mine].T, strict=False)),
+                mode="markers",
+                name=name,
+                text=escaped[mine],
+                hovertemplate="%{text}" + ("" if y is None else f"<br>{name}") + "<extra></extra>",
+                marker={
+                    "color": groups.colours[code],
+                    "size": size,
+                    "symbol": symbols[groups.markers[code] % len(symbols)],
+                    "opacity": 0.8,
+                },
+            )
+        )
+    layout: dict[str, Any] = {f"{letter}axis": {"title": {"text": title}}
+                              for letter, title in zip("xyz", titles, strict=False)}  # fmt: skip
+    if len(chosen) == 1:
+        ticks = [html.escape(groups.names[code], quote=False) for code in used]
+        layout["yaxis"] = {"tickvals": list(range(len(used))), "ticktext": ticks,
+                           "autorange": "reversed", "showticklabels": y is not None}  # fmt: skip
+    figure.update_layout(
+        template="plotly_white",
+        showlegend=y is not None and len(chosen) > 1,
+        legend={"itemsizing": "constant"},
+        margin={"t": 40, "b": 60},
+        modebar={"remove": ["sendChartToCloud"]},  # samples stay on the reader's machine
+        **({"scene": layout} if len(chosen) == 3 else layout),
+    )
+    return figure

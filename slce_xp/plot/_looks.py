@@ -1,0 +1,130 @@
+"""How classes look: names, colours and markers, the same in every picture."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import takewhile
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from slce_xp._labels import Labels, as_labels
+
+# Okabe and Ito's colours without their pale yellow, and three darker ones: any two of them differ
+# to readers of every kind of colour vision. Grey is kept for what has no class.
+COLOURS = (
+    "#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7",
+    "#56B4E9", "#000000", "#882255", "#2211AA", "#664400",
+)  # fmt: skip
+GREY, DARK_GREY = "#A8A8A8", "#555555"
+# Each has an area, so that it can be filled or open. Another one for every ten classes.
+MARKERS = "os^DvPXp<>h"
+SYMBOLS = (
+    "circle", "square", "triangle-up", "diamond", "triangle-down", "cross",
+    "x", "pentagon", "triangle-left", "triangle-right", "hexagon",
+)  # fmt: skip
+SOLID_SYMBOLS = ("circle", "square", "diamond", "cross", "x")  # plotly has no others in 3-D
+
+MOST_NAMED = len(COLOURS) * len(MARKERS)  # more classes than that look alike in pairs
+MOST_VECTORS = 5_000  # points that a PDF or SVG holds one by one; more become an image in it
+ROWS_OF_LEGEND = 25
+
+
+class Groups(NamedTuple):
+    """Classes as they are drawn; the last two groups are samples without and with other labels.
+
+    Attributes
+    ----------
+    order : dict
+        The code of each class.
+    names, colours, markers : lists of K + 2
+    """
+
+    order: dict[Any, int]
+    names: list[str]
+    colours: list[str]
+    markers: list[int]
+
+    @classmethod
+    def of(cls, classes: Any, *labels: Labels | None) -> Groups:
+        """The classes that are given, or else those of the first labels that have some."""
+        found_in = (found.classes for found in labels if found is not None)
+        known = next((found for found in found_in if len(found)), np.array([]))
+        if classes is not None:  # in their own order
+            found = as_labels(classes, len(classes), unlabeled="missing", in_part=True)
+            known = found.classes[found.codes[found.codes < len(found.classes)]]
+        n = len(known)
+        return cls(
+            {label: code for code, label in enumerate(known)},
+            [*_names(known), "no label", "other labels"],
+            [*(COLOURS[j % len(COLOURS)] for j in range(n)), GREY, DARK_GREY],
+            [*(j // len(COLOURS) % len(MARKERS) for j in range(n)), 0, MARKERS.index("X")],
+        )
+
+    @property
+    def n_classes(self) -> int:
+        """K, which is the code of samples without a label."""
+        return len(self.names) - 2
+
+    def codes(self, labels: Labels | None, n_samples: int) -> np.ndarray:
+        """The group of each sample, shape (n,)."""
+        if labels is None:
+            return np.full(n_samples, self.n_classes)
+        codes = [self.order.get(label, self.n_classes + 1) for label in labels.classes]
+        return np.asarray(np.array([*codes, self.n_classes])[labels.codes])
+
+
+def coded(y: Any, n_samples: int, name: str) -> Labels | None:
+    """Labels as codes; an error says whose they are."""
+    try:
+        return None if y is None else as_labels(y, n_samples, unlabeled="missing", in_part=True)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{name} cannot be drawn: {error}") from error
+
+
+def strips(used: np.ndarray, *parts: tuple[np.ndarray, np.ndarray]) -> list[np.ndarray]:
+    """Each sample in the row of its group, a little above or below, always at the same place."""
+    rng = np.random.default_rng(0)
+    return [
+        np.column_stack([Z[:, 0], np.searchsorted(used, codes) + rng.uniform(-0.3, 0.3, len(Z))])
+        for Z, codes in parts
+    ]
+
+
+def _names(classes: np.ndarray) -> list[str]:
+    if classes.dtype.kind == "M":  # to the day, where all are days
+        classes = np.datetime_as_string(classes, unit="auto")
+    return short(classes, 28 if len(classes) <= 20 else 18)
+
+
+def short(labels: Iterable[Any], most: int = 28) -> list[str]:
+    """Each in one line, long ones without their middle, as long as they still differ."""
+    names = [" ".join(str(label).split()) for label in labels]
+    longest = max(map(len, names), default=0)
+    if longest <= most:
+        return names
+    head = _alike(names)
+    tail = _alike([name[head:][::-1] for name in names])
+    # What differs, and of the words before it as many as there is room for.
+    start = min(head, max(0, longest - tail - most + 2))
+    start = max(start, names[0].find(" ", start, head) + 1)
+    cores = [f"…{name[start : len(name) - tail]}…" for name in names]
+    for candidates in (names, cores):
+        short = [
+            name if len(name) <= most else f"{name[: most - 11]}…{name[-10:]}"
+            for name in candidates
+        ]
+        if len(set(short)) == len(names):
+            return short
+    return names
+
+
+def _alike(names: list[str]) -> int:
+    """With how many letters all names begin."""
+    columns = zip(*names, strict=False)
+    return sum(1 for _ in takewhile(lambda letters: len(set(letters)) == 1, columns))
+
+
+def title(component: int) -> str:
+    """What people call it."""
+    return f"component {component + 1}"
