@@ -17,7 +17,7 @@ from typing import Any
 
 from slce_xp.cli.commands import COMMANDS
 from slce_xp.cli.options import parser
-from slce_xp.cli.tables import TableError
+from slce_xp.cli.table import TableError
 
 # What the library calls parameters, a user of the command knows as options.
 OPTIONS = {
@@ -51,19 +51,23 @@ def main(argv: Sequence[str] | None = None) -> int:
       memory  27.7 MB beside X and 12.8 kB on the host
     0
     """
-    arguments = parser().parse_args(argv)
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):  # an arrow must not end the work where there is none
+            stream.reconfigure(errors="backslashreplace")
+    debug = False
     try:
         with warnings.catch_warnings(), _quiet_pipe():
+            arguments = parser().parse_args(argv)
+            debug = arguments.debug
             warnings.simplefilter("ignore")  # of other libraries, which users can do nothing about
-            warnings.filterwarnings("always", module=r"slce_xp\.")
+            warnings.filterwarnings("always", category=UserWarning, module=r"slce_xp\.")
             warnings.showwarning = _show_warning
             COMMANDS[arguments.command](arguments)
-            sys.stdout.flush()
     except KeyboardInterrupt:
         print("slce-xp: interrupted", file=sys.stderr)
         return 130
     except Exception as error:
-        if arguments.debug:
+        if debug:
             traceback.print_exc()
         else:
             print(f"slce-xp: error: {_told(error)}", file=sys.stderr)
@@ -77,20 +81,24 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _told(error: Exception) -> str:
     """An error in one line, in the words of the command."""
     text = " ".join(str(error).split()) or type(error).__name__
-    if isinstance(error, KeyError):
-        text = text.strip("'\"")
-    if isinstance(error, (TableError, ImportError)):
+    if isinstance(error, (TableError, OSError)):
         return text
-    known = (ValueError, TypeError, KeyError, MemoryError, RuntimeError, OSError)
-    text = _in_options(text)
-    if not isinstance(error, known):
-        text = f"{type(error).__name__}: {text}. This is not your fault: run it with --debug"
-    return text
+    if isinstance(error, (ValueError, TypeError, MemoryError, RuntimeError, ImportError)):
+        return _in_options(text)
+    return f"{type(error).__name__}: {text}. This is not your fault: run it with --debug"
 
 
 def _in_options(text: str) -> str:
-    names = "|".join(OPTIONS)
-    return re.sub(rf"(?<![\w.-])({names})(?!\w)", lambda match: OPTIONS[match[1]], text)
+    """Names of parameters as options: those that are words, too, only where they are no words."""
+
+    def option(found: re.Match[str]) -> str:
+        is_name = "_" in found[0] or found.start() == 0 or found.string[found.end() :][:1] == "="
+        return OPTIONS[found[0]] if is_name else found[0]
+
+    text = re.sub(rf"(?<![\w.-])({'|'.join(OPTIONS)})(?!\w)", option, text)
+    text = re.sub(r"leave (--[\w-]+)=None", r"leave out \1", text)
+    text = text.replace("None (number of classes", "left out (number of classes")
+    return text.replace("impute them first", "fill missing values: --impute mean")
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
@@ -101,7 +109,10 @@ def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
 def _quiet_pipe() -> Iterator[None]:
     """A reader that has seen enough, such as `head`, is no error."""
     try:
-        yield
+        try:
+            yield
+        finally:
+            print(end="", flush=True)
     except BrokenPipeError:
         # What is still buffered would be written, and fail, when the process ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

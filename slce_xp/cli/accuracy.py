@@ -46,14 +46,14 @@ def cross_validated(
     Accuracy or str
         Or why there is none.
     """
-    from sklearn.model_selection import StratifiedKFold
-
     classes, counts = np.unique(y, return_counts=True)
     folds = min(folds, int(counts.min()))
     if folds < 2:
         return f"class {str(classes[counts.argmin()])!r} has one sample only"
     if n_components == 0:
         return "there are no components"
+    from sklearn.model_selection import StratifiedKFold  # it takes a second
+
     right = np.zeros(2)
     splits = StratifiedKFold(folds, shuffle=True, random_state=0).split(np.zeros(len(y)), y)
     for train, test in splits:

@@ -5,7 +5,7 @@ For arrays, sparse matrices in compressed rows, and whatever gives rows ``X[i:j]
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,7 +23,8 @@ class Statistics(NamedTuple):
     missing : numpy.ndarray of int
         How many values there are not.
     mean, std : numpy.ndarray
-        Of the values that there are; the spread counts a missing one as the mean.
+        Of the values that there are; the spread counts a missing one as the mean. It is 0 for
+        constants, and infinite for numbers too large to be squared.
     """
 
     missing: np.ndarray
@@ -33,6 +34,11 @@ class Statistics(NamedTuple):
 
 def statistics(X: Any) -> Statistics:
     """Two passes, so that columns far from zero keep their digits."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return _statistics(X)
+
+
+def _statistics(X: Any) -> Statistics:
     n, d = X.shape
     missing, total = np.zeros(d, dtype=np.int64), np.zeros(d)
     for block in _blocks(X):
@@ -43,7 +49,9 @@ def statistics(X: Any) -> Statistics:
     squares = np.zeros(d)
     for block in _blocks(X):
         squares += _present_sums(block, lambda values, centre: (values - centre) ** 2, mean)[1]
-    return Statistics(missing, mean, np.sqrt(squares / max(n, 1)))
+    std = np.sqrt(squares / max(n, 1))
+    # What the rounding of the mean leaves of a constant is no spread.
+    return Statistics(missing, mean, np.where(std < n * np.finfo(float).eps * abs(mean), 0.0, std))
 
 
 def prepared(X: Any, fill: np.ndarray | None = None, scale: np.ndarray | None = None) -> Any:
@@ -150,18 +158,3 @@ def _present_sums(block: Any, term: Any, centre: np.ndarray | None = None) -> tu
     # What is not stored is zero.
     sums = np.bincount(columns, weights=values, minlength=d)
     return n - missing, sums + (n - stored) * term(np.zeros(d), centre)
-
-
-def first_infinite(X: np.ndarray) -> tuple[int, int] | None:
-    """Row and column of an entry that is infinite, if there is one."""
-    for start in range(0, X.shape[0], 1024):
-        found = np.argwhere(np.isinf(X[start : start + 1024]))
-        if found.size:
-            return int(found[0, 0]) + start, int(found[0, 1])
-    return None
-
-
-def some(names: Sequence[Any], most: int = 5) -> str:
-    """Names for a message: all, or the first few and how many more there are."""
-    shown = ", ".join(repr(str(name)) for name in names[:most])
-    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"

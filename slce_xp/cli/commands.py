@@ -14,9 +14,11 @@ from typing import Any
 import numpy as np
 
 import slce_xp
-from slce_xp.cli import columns, outputs, tables
+from slce_xp import _xp
+from slce_xp.cli import columns, outputs
 from slce_xp.cli.outputs import Outputs
-from slce_xp.cli.tables import Chosen, Table, TableError
+from slce_xp.cli.reading import read
+from slce_xp.cli.table import Chosen, Table, TableError, as_labels, drop_option, some
 
 LONG_FIT = 10**8  # entries of X from which on a bar is worth its line
 UNLIKE = 100  # times one column's spread that another's hardly has in the same unit
@@ -26,14 +28,16 @@ def _fit(arguments: argparse.Namespace) -> None:
     files = Outputs(arguments)
     for option, kinds in (
         ("model", (".npz",)),
-        ("embedding", tables.EMBEDDINGS),
-        ("plot", outputs.PICTURES),
-        ("loadings", tables.TABLES),
+        ("embedding", outputs.EMBEDDINGS),
+        ("plot", (*outputs.PICTURES, ".html")),
+        ("loadings", outputs.TABLES),
     ):
         files.check(option, kinds)
+    if arguments.backend or arguments.device:
+        _xp.find_place(arguments.backend or "numpy", arguments.device)  # before any work
     step = _steps()
     step(f"reading {arguments.table}")
-    table = tables.read(
+    table = read(
         arguments.table,
         Chosen(
             label=arguments.label,
@@ -44,7 +48,9 @@ def _fit(arguments: argparse.Namespace) -> None:
         ),
     )
     table, unlabeled = _labelled(table, arguments)
-    fill, scale = _change(table, arguments)
+    facts = _facts(table, arguments)
+    fill = facts.mean if facts is not None and facts.missing.any() else None
+    scale = columns.spread(facts.std) if facts is not None and arguments.scale else None
     n, d = table.X.shape
     step(f"fitting {n} samples of {d} features")
     how = {
@@ -63,13 +69,17 @@ def _fit(arguments: argparse.Namespace) -> None:
         **how,
     ).to("numpy")
     Z = model.transform(X)
-    model = _named(
-        model if scale is None else model.unscaled(scale.astype(model.mean.dtype)), table
-    )
     del X
+    model = _completed(model, table, scale)
+    _tell_units(facts, table, arguments)
     print(model)
     _print_top(model, arguments.top)
     _print_accuracy(table, model, arguments, how, step)
+    if arguments.plot is not None and not model.n_components:
+        raise TableError(
+            "--plot: there are no components to draw, and nothing was written; ask for some, such "
+            "as --components 2, or leave out --plot"
+        )
     for path, writing in (
         (arguments.model, lambda path: model.save(path)),
         (arguments.embedding, lambda path: outputs.write_embedding(path, Z, table, arguments)),
@@ -82,11 +92,11 @@ def _fit(arguments: argparse.Namespace) -> None:
 
 def _transform(arguments: argparse.Namespace) -> None:
     files = Outputs(arguments)
-    files.check("output", tables.EMBEDDINGS)
+    files.check("output", outputs.EMBEDDINGS)
     model = _load(arguments.model)
     step = _steps()
     step(f"reading {arguments.table}")
-    table = tables.read(
+    table = read(
         arguments.table,
         Chosen(
             label=arguments.label,
@@ -105,9 +115,17 @@ def _transform(arguments: argparse.Namespace) -> None:
         _refuse_missing(columns.statistics(table.X), table, arguments)
     fill = model.mean if arguments.impute else None
     step(f"embedding {table.X.shape[0]} samples")
-    Z = model.transform(columns.prepared(table.X, fill))
+    with np.errstate(invalid="ignore"):
+        Z = model.transform(columns.prepared(table.X, fill))
+    wrong = np.flatnonzero(~np.isfinite(Z).all(axis=1))
+    if wrong.size:
+        raise TableError(
+            f"{arguments.table}: {wrong.size} of {len(Z)} rows, the first of them row "
+            f"{wrong[0] + 1}, hold values that are infinite or missing; correct them, or fill "
+            "missing ones: --impute mean"
+        )
     if table.passed_over:
-        print(f"passed over: {columns.some(table.passed_over)}, no features of the model")
+        print(f"passed over: {some(table.passed_over)}, no features of the model")
     print(f"{Z.shape[0]} samples of {model.n_features} features → {Z.shape[1]} components")
     files.write(arguments.output, lambda path: outputs.write_embedding(path, Z, table, arguments))
 
@@ -143,7 +161,7 @@ def _demo(arguments: argparse.Namespace) -> None:
     from slce_xp import demo
 
     files = Outputs(arguments)
-    files.check("output", (".png", ".svg", ".pdf"))
+    files.check("output", outputs.PICTURES)
     demo.main(["--output", str(arguments.output)])
 
 
@@ -159,10 +177,13 @@ def _info(arguments: argparse.Namespace) -> None:
 
 def _labelled(table: Table, arguments: argparse.Namespace) -> tuple[Table, str | None]:
     """The table with samples that have no label as the user wants them, and what marks them."""
-    labels = table.labels
-    assert labels is not None
-    missing = np.array([label is None for label in labels])
-    count = int(missing.sum())
+    there = table.is_labelled
+    count = len(there) - int(there.sum())
+    if count == len(there):
+        raise TableError(
+            f"{arguments.table}: no row has a label in {arguments.label!r}; name another --label"
+        )
+    _check_classes(table, arguments)
     if not count:
         return table, None
     if arguments.unlabeled == "use":
@@ -172,45 +193,51 @@ def _labelled(table: Table, arguments: argparse.Namespace) -> tuple[Table, str |
         if table.in_memory:
             remedies = f"leave them out: --unlabeled drop, or {remedies}"
         raise TableError(
-            f"{arguments.table}: {count} of {len(labels)} rows have no label in "
-            f"{arguments.label!r}; {remedies}"
+            f"{arguments.table}: {count} of {len(there)} rows have no label in "
+            f"{arguments.label!r} (it is empty, or NA, None, null and the like); {remedies}"
         )
-    if count == len(labels):
+    return table.rows(there), None
+
+
+def _check_classes(table: Table, arguments: argparse.Namespace) -> None:
+    assert table.labels is not None
+    classes = {label for label in table.labels if label is not None}
+    if len(classes) == 1:
         raise TableError(
-            f"{arguments.table}: no row has a label in {arguments.label!r}; name another"
+            f"{arguments.table}: {arguments.label!r} must tell at least two classes apart; it says "
+            f"{str(classes.pop())!r} of all samples. Name another --label"
         )
-    return table.rows(~missing), None
 
 
-def _change(
-    table: Table, arguments: argparse.Namespace
-) -> tuple[np.ndarray | None, np.ndarray | None]:
-    """What to put for missing values, and what to divide columns by."""
+def _facts(table: Table, arguments: argparse.Namespace) -> columns.Statistics | None:
+    """What there is in the columns, all of which can be used for a fit."""
     if not (table.in_memory or arguments.impute or arguments.scale):
-        return None, None  # a reading of its own, for what the fit finds out as well
+        return None  # it would be a reading of its own, for what the fit finds out as well
     facts = columns.statistics(table.X)
-    scale = columns.spread(facts.std) if arguments.scale else None
-    if scale is None:
-        _tell_units(facts.std, table)
+    for wrong, what in (
+        (facts.missing == table.X.shape[0], "no value at all"),
+        (~np.isfinite(facts.std), "infinite values, or some that are too large to be squared"),
+    ):
+        if wrong.any():
+            names = _names_of(np.flatnonzero(wrong), table)
+            listed = "" if table.names is None else f": {drop_option(names[:5])}"
+            raise TableError(
+                f"{arguments.table}: {some(names)} ha{'s' if len(names) == 1 else 've'} {what}; "
+                f"correct or leave out such columns{listed}"
+            )
     if not arguments.impute:
         _refuse_missing(facts, table, arguments)
-        return None, scale
-    empty = np.flatnonzero(facts.missing == table.X.shape[0])
-    if empty.size:
-        names = _names_of(empty, table)
-        listed = f"with --drop {','.join(names[:5])}" if table.names is not None else ""
-        raise TableError(
-            f"{arguments.table}: {columns.some(names)} ha{'s' if empty.size == 1 else 've'} no "
-            f"value at all, so there is no mean to impute; leave out such columns {listed}".rstrip()
-        )
-    return facts.mean if facts.missing.any() else None, scale
+    return facts
 
 
-def _tell_units(std: np.ndarray, table: Table) -> None:
+def _tell_units(
+    facts: columns.Statistics | None, table: Table, arguments: argparse.Namespace
+) -> None:
     """SLCE looks at distances: a column of large numbers outweighs all others."""
-    varying = np.flatnonzero(std > 0)
-    if not varying.size:
+    if facts is None or arguments.scale or not facts.std.any():
         return
+    std = facts.std
+    varying = np.flatnonzero(std > 0)
     narrow, wide = varying[[std[varying].argmin(), std[varying].argmax()]]
     if std[wide] > UNLIKE * std[narrow]:
         names = _names_of(np.array([narrow, wide]), table)
@@ -230,8 +257,8 @@ def _refuse_missing(facts: columns.Statistics, table: Table, arguments: argparse
         ]
         shown = ", ".join(counts[:5]) + (f" and {len(counts) - 5} more" if len(counts) > 5 else "")
         raise TableError(
-            f"{arguments.table}: {facts.missing.sum()} values are missing, in {shown}; fill them "
-            "with the means of their columns: --impute mean"
+            f"{arguments.table}: missing values in {shown}; fill them with the means of their "
+            "columns: --impute mean"
         )
 
 
@@ -241,8 +268,12 @@ def _names_of(indices: np.ndarray, table: Table) -> list[str]:
     return [str(name) for name in table.names[indices]]
 
 
-def _named(model: slce_xp.Model, table: Table) -> slce_xp.Model:
-    return dataclasses.replace(model, feature_names=table.names)
+def _completed(model: slce_xp.Model, table: Table, scale: np.ndarray | None) -> slce_xp.Model:
+    """A model for the table as it is in its file, with names, and labels that can be saved."""
+    if scale is not None:
+        model = model.unscaled(scale.astype(model.mean.dtype))
+    classes = as_labels(list(model.classes))
+    return dataclasses.replace(model, feature_names=table.names, classes=classes)
 
 
 def _load(path: Path) -> slce_xp.Model:
@@ -250,12 +281,14 @@ def _load(path: Path) -> slce_xp.Model:
         raise TableError(f"there is no model {path}; write one with slce-xp fit … --model {path}")
     try:
         return slce_xp.load(path)
-    except ValueError as error:
-        if "damaged" in str(error):
-            raise TableError(
-                f"{path} is damaged or no model; write it again with slce-xp fit … --model {path}"
-            ) from error
-        raise
+    except PermissionError as error:
+        raise TableError(f"{path} may not be read ({error.strerror})") from error
+    except (OSError, ValueError) as error:
+        if "Upgrade" in str(error):
+            raise
+        raise TableError(
+            f"{path} is damaged or no model; a model is what slce-xp fit … --model FILE writes"
+        ) from error
 
 
 # ---------------------------------------------------------------- what is printed
@@ -291,9 +324,7 @@ def _print_accuracy(
         found = "it needs scikit-learn: pip install 'slce-xp[cli]'"
     else:
         step("cross-validating")
-        labels = table.labels
-        assert labels is not None
-        labelled = table.rows(np.array([label is not None for label in labels]))
+        labelled = table.rows(table.is_labelled)
         assert labelled.labels is not None
         found = cross_validated(
             labelled.X, labelled.labels, model.n_components, arguments.folds, arguments.scale, **how
@@ -313,13 +344,17 @@ def _print_accuracy(
 
 def _steps() -> Callable[[str], None]:
     """Tells what is being done to who watches, and nothing to a log."""
-    if sys.stderr.isatty():
+    if _is_watched():
         return lambda text: print(f"{text} …", file=sys.stderr)
     return lambda text: None
 
 
 def _shows_bar() -> bool:
-    return sys.stderr.isatty() and importlib.util.find_spec("tqdm") is not None
+    return _is_watched() and importlib.util.find_spec("tqdm") is not None
+
+
+def _is_watched() -> bool:
+    return sys.stderr is not None and sys.stderr.isatty()
 
 
 COMMANDS: dict[str, Callable[[argparse.Namespace], None]] = {

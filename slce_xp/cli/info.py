@@ -11,7 +11,7 @@ import numpy as np
 
 import slce_xp
 from slce_xp import _plan, _xp
-from slce_xp.cli import tables
+from slce_xp.cli.table import machine_memory
 
 _LIBRARIES = (
     "numpy", "scipy", "array-api-compat", "torch", "cupy-cuda12x", "cupy-cuda13x", "cupy", "jax",
@@ -26,7 +26,7 @@ def lines() -> Iterator[str]:
     yield f"slce_xp    {slce_xp.__version__}"
     yield f"Python     {platform.python_version()}"
     yield f"system     {platform.platform()}"
-    memory = tables.machine_memory()
+    memory = machine_memory()
     known = _plan.format_bytes(memory) if memory else "unknown amount"
     yield f"machine    {os.cpu_count()} cores, {known} of memory"
     versions = {name: _version(name) for name in _LIBRARIES}

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import slce_xp
+from slce_xp import _plan
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        """In one line: the usage of a command with many options hides what is wrong."""
+        self.exit(2, f"{self.prog}: error: {message}; see {self.prog} --help\n")
 
 
 def parser() -> argparse.ArgumentParser:
     """Reads the arguments of the process; the subcommand is in `command`."""
-    top = argparse.ArgumentParser(
+    top = _Parser(
         prog="slce-xp",
         description="Supervised linear dimensionality reduction (SLCE): the directions in which "
         "samples come closest to the centroids of their classes.",
@@ -70,11 +77,7 @@ example:
     parser.add_argument(
         "--label", required=True, metavar="COLUMN", help="the column with the class of each sample"
     )
-    parser.add_argument(
-        "--components", type=_components, metavar="K",
-        help="how many components; 'positive' for those that lower the loss "
-        "(default: number of classes - 1)",
-    )  # fmt: skip
+    _add_components(parser)
     columns_ = parser.add_argument_group("columns")
     columns_.add_argument("--id", metavar="COLUMN", help="the column that names the samples")
     columns_.add_argument(
@@ -112,21 +115,26 @@ example:
     )  # fmt: skip
     _add_top(outputs)
     outputs.add_argument(
-        "--folds", type=_count, default=5, metavar="N",
+        "--folds", type=_folds, default=5, metavar="N",
         help="cross-validate 5 nearest neighbours in the embedding and in PCA's; 0: do not "
         "(%(default)s)",
     )  # fmt: skip
     _add_force(outputs)
     work = parser.add_argument_group("work")
-    work.add_argument("--backend", help="numpy, torch, cupy or jax (default: numpy)")
+    work.add_argument(
+        "--backend",
+        choices=["numpy", "cupy", "torch", "jax"],
+        help="the array library that computes (default: numpy)",
+    )
     work.add_argument("--device", help="a device of the backend, such as cuda:1")
     work.add_argument(
         "--solver", default="auto", choices=["auto", "scatter", "gram", "krylov"],
         help="the form of the eigenproblem (%(default)s)",
     )  # fmt: skip
     work.add_argument(
-        "--max-memory", metavar="SIZE", help="what the fit may take beside the table, such as 2GB"
-    )
+        "--max-memory", type=_size, metavar="SIZE",
+        help="what the fit may take beside the table, such as 2GB",
+    )  # fmt: skip
     _add_stream(work)
 
 
@@ -159,15 +167,29 @@ def _plan_parser(commands: Any) -> None:
     parser = _command(
         commands, "plan", "how data of a size would be fitted: the form, its work, its bytes"
     )
-    parser.add_argument("--samples", type=int, required=True, metavar="N")
-    parser.add_argument("--features", type=int, required=True, metavar="D")
-    parser.add_argument("--classes", type=int, required=True, metavar="K")
-    parser.add_argument("--components", type=_components, metavar="K")
-    parser.add_argument("--dtype", default="float64", help="float32 or float64 (%(default)s)")
-    parser.add_argument("--max-memory", metavar="SIZE", help="what a fit may take beside the data")
+    parser.add_argument("--samples", type=_count, required=True, metavar="N", help="rows")
+    parser.add_argument("--features", type=_count, required=True, metavar="D", help="columns")
+    parser.add_argument("--classes", type=_count, required=True, metavar="K", help="of the rows")
+    _add_components(parser)
     parser.add_argument(
-        "--machine-memory", metavar="SIZE",
+        "--dtype", default="float64", choices=["float32", "float64"],
+        help="the kind of the numbers (%(default)s)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--max-memory", type=_size, metavar="SIZE",
+        help="what a fit may take beside the data, such as 2GB",
+    )  # fmt: skip
+    parser.add_argument(
+        "--machine-memory", type=_size, metavar="SIZE",
         help="what a machine has: advises memory, blocks of a file, or a cluster",
+    )  # fmt: skip
+
+
+def _add_components(parser: Any) -> None:
+    parser.add_argument(
+        "--components", type=_components, metavar="K",
+        help="how many components; 'positive' for those that lower the loss "
+        "(default: number of classes - 1)",
     )  # fmt: skip
 
 
@@ -190,15 +212,25 @@ def _add_stream(parser: Any) -> None:
 
 
 def _components(text: str) -> int | str:
-    return text if text == "positive" else int(text)
+    return text if text == "positive" else _number(text, 1, " or 'positive'")
 
 
 def _count(text: str) -> int:
-    number = int(text)
-    if number < 0:
-        raise argparse.ArgumentTypeError(f"must not be negative; got {number}")
-    return number
+    return _number(text, 0)
 
 
-_components.__name__ = "number or 'positive'"  # by which argparse calls it in an error
-_count.__name__ = "number"
+def _folds(text: str) -> int:
+    return _number(text, 2) if text != "0" else 0
+
+
+def _number(text: str, least: int, other: str = "") -> int:
+    if not text.isdecimal() or int(text) < least:
+        raise argparse.ArgumentTypeError(f"must be an integer ≥ {least}{other}; got {text!r}")
+    return int(text)
+
+
+def _size(text: str) -> int | None:
+    try:
+        return _plan.parse_bytes(text, "it")
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None

@@ -1,21 +1,35 @@
-"""What the command writes: each file whole or not at all, and none over another unasked."""
+"""What the command writes: each file whole or not at all, and none over another unasked.
+
+The same call writes the same bytes: no times, no random names.
+"""
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import gzip
 import importlib.util
-import os
-from collections.abc import Callable, Sequence
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 import slce_xp
 from slce_xp import _files
-from slce_xp.cli import tables
-from slce_xp.cli.tables import Table, TableError
+from slce_xp.cli.table import Table, TableError, is_packed, kind_of, library
 
-PICTURES = (".png", ".svg", ".pdf", ".html")
+TABLES = (".csv", ".tsv", ".parquet")
+EMBEDDINGS = (*TABLES, ".npy")
+PICTURES = (".png", ".svg", ".pdf")
+# What a kind of file cannot be written without.
+_NEEDED = {
+    **dict.fromkeys((".csv", ".tsv"), ("pandas",)),
+    ".parquet": ("pandas", "pyarrow"),
+    **dict.fromkeys(PICTURES, ("matplotlib",)),
+    ".html": ("plotly",),
+}
 
 
 class Outputs:
@@ -39,23 +53,30 @@ class Outputs:
         path: Path | None = getattr(self._arguments, option)
         if path is None:
             return
-        kind = tables.kind_of(path)
-        packed = kind != path.suffix.lower()
-        if kind not in kinds or (packed and kind not in (".csv", ".tsv")):
-            raise TableError(f"--{option} {path} must end in {', '.join(kinds)}; rename it")
+        what = f"--{option} {path}"
+        kind = kind_of(path)
+        if kind not in kinds or (is_packed(path) and kind not in (".csv", ".tsv")):
+            raise TableError(f"{what} must end in {', '.join(kinds)}; rename it")
         same = self._seen.setdefault(path.resolve(), f"--{option}")
         if same != f"--{option}":
-            raise TableError(f"--{option} {path} is {same} as well; choose another name")
+            raise TableError(f"{what} is {same} as well; choose another name")
         folder = path.parent
         if not folder.is_dir():
-            raise TableError(f"--{option} {path}: there is no folder {folder}; make it first")
+            raise TableError(f"{what}: there is no folder {folder}; make it first")
         if path.is_dir():
-            raise TableError(f"--{option} {path} is a folder; name a file in it")
+            raise TableError(f"{what} is a folder; name a file in it")
         if path.exists() and not self._arguments.force:
-            raise TableError(f"--{option} {path} exists; replace it with --force, or rename it")
-        if not os.access(folder, os.W_OK):
-            raise TableError(f"--{option} {path}: nothing can be written into {folder}")
-        _check_libraries(option, path, kind)
+            raise TableError(f"{what} exists; replace it with --force, or choose another name")
+        for name in _NEEDED.get(kind, ()):
+            if importlib.util.find_spec(name) is None:
+                library(name, f"{what} needs")
+        try:
+            tempfile.TemporaryFile(dir=folder).close()
+        except OSError as error:
+            raise TableError(
+                f"{what}: nothing can be written into {folder} ({error.strerror}); choose another "
+                "folder"
+            ) from error
 
     def write(self, path: Path, writing: Callable[[Path], None]) -> None:
         """Write one, and say so."""
@@ -63,39 +84,32 @@ class Outputs:
             writing(path)
         except OSError as error:
             raise TableError(
-                f"{path} could not be written ({error.strerror or error}); nothing of it is left"
+                f"{path} could not be written ({error.strerror or error}); nothing of it is left. "
+                "Make room, or write elsewhere"
             ) from error
         print(f"wrote {path}")
 
 
-def _check_libraries(option: str, path: Path, kind: str) -> None:
-    """Whatever an output needs is missed before the work, not after it."""
-    needed = {".html": ("plotly",), ".parquet": ("pandas", "pyarrow"), ".npy": (), ".npz": ()}
-    if option in ("plot",):
-        needed |= {kind: needed.get(kind, ("matplotlib",))}
-    for name in needed.get(kind, ("pandas",) if kind in tables.TABLES else ()):
-        if importlib.util.find_spec(name) is None:
-            tables.library(name, f"--{option} {path} needs")
-
-
 def write_embedding(path: Path, Z: np.ndarray, table: Table, arguments: argparse.Namespace) -> None:
     """A row for each sample: its name, its class, its components."""
-    if path.suffix.lower() == ".npy":
-        with _files.whole_or_not_at_all(path) as temporary, temporary.open("xb") as file:
-            np.save(file, Z)
+    if kind_of(path) == ".npy":
+        Z = np.ascontiguousarray(Z)
+        with _opened(path) as file:
+            header = np.lib.format.header_data_from_array_1_0(Z)
+            np.lib.format.write_array_header_1_0(file, header)
+            file.write(Z.tobytes())  # NumPy's own writing would not notice that a disk is full
         return
+    axes = _by_component(Z.T)
+    # Names of columns are kept, those of arrays and files beside an array are none.
+    label, ids = ("label", "id")
+    if kind_of(arguments.table) in (".csv", ".tsv", ".txt", ".parquet", ".h5ad"):
+        label, ids = arguments.label or label, arguments.id or ids
     found: dict[str, np.ndarray] = {}
     if table.ids is not None:
-        found[arguments.id or "id"] = table.ids
-    if table.labels is not None:
-        found[arguments.label if kind_has_columns(arguments.table) else "label"] = table.labels
-    found |= dict(zip(tables.components(Z.shape[1]), Z.T, strict=True))
-    tables.write(path, found)
-
-
-def kind_has_columns(path: Path) -> bool:
-    """Whether labels are a column with a name, not an array or a file beside."""
-    return tables.kind_of(path) in (".csv", ".tsv", ".txt", ".parquet", ".h5ad")
+        found[_free(ids, axes)] = table.ids
+    if table.labels is not None and arguments.label != arguments.id:
+        found[_free(label, found | axes)] = table.labels
+    _write_table(path, found | axes)
 
 
 def write_loadings(path: Path, model: slce_xp.Model) -> None:
@@ -103,22 +117,60 @@ def write_loadings(path: Path, model: slce_xp.Model) -> None:
     names = model.feature_names
     if names is None:
         names = np.arange(1, model.n_features + 1)
-    axes = dict(zip(tables.components(model.n_components), model.components, strict=True))
-    tables.write(path, {"feature": names, **axes})
+    _write_table(path, {"feature": names, **_by_component(model.components)})
 
 
 def write_picture(path: Path, Z: np.ndarray, table: Table, model: slce_xp.Model) -> None:
     """The embedding as a picture, or as a page to hover over."""
     from slce_xp import plot
 
-    if path.suffix.lower() == ".html":
+    if kind_of(path) == ".html":
         figure = plot.interactive(Z, table.labels, ids=table.ids)
-        with _files.whole_or_not_at_all(path) as temporary:
-            temporary.write_text(figure.to_html(include_plotlyjs=True), encoding="utf-8")
+        with _opened(path) as file:
+            file.write(figure.to_html(include_plotlyjs=True, div_id="slce-xp").encode())
         return
     import matplotlib
+    from matplotlib.figure import Figure
 
-    matplotlib.use("Agg")  # a picture in a file needs no screen
-    axes = plot.points(Z, table.labels, classes=model.classes)
-    with _files.whole_or_not_at_all(path) as temporary:
-        axes.figure.savefig(temporary, format=path.suffix[1:].lower(), dpi=150, bbox_inches="tight")
+    figure = Figure()  # not pyplot's, which may want a screen
+    plot.points(Z, table.labels, classes=model.classes, ax=figure.subplots())
+    kind = kind_of(path)[1:]
+    undated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind)
+    with _opened(path) as file, matplotlib.rc_context({"svg.hashsalt": "slce-xp"}):
+        figure.savefig(file, format=kind, dpi=150, bbox_inches="tight", metadata=undated)
+
+
+# ---------------------------------------------------------------- of all
+
+
+def _write_table(path: Path, frame_columns: dict[str, np.ndarray]) -> None:
+    frame = library("pandas", f"{path} needs").DataFrame(frame_columns, copy=False)
+    with _opened(path) as file:
+        if kind_of(path) == ".parquet":
+            frame.to_parquet(file, index=False, engine="pyarrow")
+        else:
+            separator = "\t" if kind_of(path) == ".tsv" else ","
+            frame.to_csv(file, sep=separator, index=False, lineterminator="\n", mode="wb")
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    """A file for bytes, which is there when all of them are."""
+    with _files.whole_or_not_at_all(path) as temporary, temporary.open("xb") as file:
+        if is_packed(path):
+            with gzip.GzipFile("", "wb", fileobj=file, mtime=0) as packed:
+                yield packed
+        else:
+            yield file
+
+
+def _by_component(rows: Any) -> dict[str, Any]:
+    """What the columns of an embedding are called."""
+    return {f"component_{i + 1}": row for i, row in enumerate(rows)}
+
+
+def _free(name: str, taken: dict[str, Any]) -> str:
+    """A name, changed where another column has it."""
+    while name in taken:
+        name += "_"
+    return name

@@ -1,0 +1,211 @@
+"""Tables that are arrays: NumPy's files, HDF5, AnnData."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from slce_xp.cli import columns
+from slce_xp.cli.frames import class_labels, sample_names
+from slce_xp.cli.table import (
+    Chosen,
+    Table,
+    TableError,
+    as_labels,
+    as_names,
+    check_distinct,
+    damaged,
+    features,
+    find,
+    is_read_in_blocks,
+    library,
+    some,
+)
+
+
+def read_npy(path: Path, chosen: Chosen) -> Table:
+    """A matrix; labels and names of samples stand in other files."""
+    return _from_arrays(path, chosen, _load(path, is_read_in_blocks(path, chosen)), {})
+
+
+def read_npz(path: Path, chosen: Chosen) -> Table:
+    """A matrix with vectors beside it."""
+    arrays = _load(path)
+    if {"header", "components"} <= arrays.keys():
+        raise TableError(f"{path} is a model, not a table: name the table with the samples")
+    return _from_arrays(path, chosen, _matrix(arrays, chosen, path), arrays)
+
+
+def read_hdf5(path: Path, chosen: Chosen) -> Table:
+    """Likewise, also in groups."""
+    h5py = library("h5py", f"{path} needs")
+    try:
+        file = h5py.File(path, "r")  # stays open: rows are read when they are needed
+    except OSError as error:
+        if isinstance(error, PermissionError):
+            raise
+        raise damaged(path, "HDF5", error) from error
+    sets: dict[str, Any] = {}
+    file.visititems(lambda name, item: sets.update({name: item} if hasattr(item, "dtype") else {}))
+    X = _matrix(sets, chosen, path)
+    # Vectors hold labels and names; what is wider stays in the file.
+    vectors = {
+        name: item.asstr()[()] if h5py.check_string_dtype(item.dtype) else item[()]
+        for name, item in sets.items()
+        if len(item.shape) == 1
+    }
+    return _from_arrays(path, chosen, X if is_read_in_blocks(path, chosen) else X[()], vectors)
+
+
+def read_h5ad(path: Path, chosen: Chosen) -> Table:
+    """Cells and their genes; labels are columns of obs."""
+    anndata = library("anndata", f"{path} needs")
+    in_blocks = is_read_in_blocks(path, chosen)
+    try:
+        adata = anndata.read_h5ad(path, backed="r" if in_blocks else None)
+    except Exception as error:  # of whatever is inside
+        if isinstance(error, PermissionError):
+            raise
+        raise damaged(path, ".h5ad", error) from error
+    obs = [str(name) for name in adata.obs.columns]
+    labels, ids = None, adata.obs_names.to_series()
+    if chosen.label is not None:
+        labels = class_labels(adata.obs[find(chosen.label, obs, "--label", path)])
+    if chosen.ids is not None:
+        ids = adata.obs[find(chosen.ids, obs, "--id", path)]
+    names = as_names(adata.var_names)
+    check_distinct(list(names), path)
+    X, names, passed_over = _choose(_layer(adata, chosen, path, in_blocks), names, chosen, path)
+    return Table(X, names, labels, sample_names(ids), passed_over)
+
+
+def _layer(adata: Any, chosen: Chosen, path: Path, in_blocks: bool) -> Any:
+    layers = list(adata.layers)
+    if chosen.data is not None:
+        if chosen.stream:
+            raise TableError(f"{path}: only X can be read in blocks (--stream), not --data")
+        X = adata.layers[find(chosen.data, layers, "--data", path)]
+    elif adata.X is None:
+        raise TableError(f"{path} has no X; choose a layer with --data: {some(layers)}")
+    else:
+        X = adata.X
+    if getattr(X, "format", "csr") == "csr":
+        return X
+    if in_blocks:
+        raise TableError(
+            f"{path} is stored by columns and cannot be read in blocks; store it as CSR"
+        )
+    return X.tocsr()
+
+
+def _load(path: Path, in_blocks: bool = False) -> Any:
+    """The array in an .npy file, or those in an .npz file by their names."""
+    try:
+        found = np.load(path, mmap_mode="r" if in_blocks else None, allow_pickle=False)
+        if isinstance(found, np.lib.npyio.NpzFile):
+            with found:
+                return dict(found)
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+        if isinstance(error, PermissionError):
+            raise
+        raise damaged(path, path.suffix.lower(), error) from error
+    if path.suffix.lower() == ".npz":
+        raise TableError(f"{path} holds a single array; rename it to end in .npy")
+    return found
+
+
+def _matrix(arrays: dict[str, Any], chosen: Chosen, path: Path) -> Any:
+    wide = [name for name, array in arrays.items() if len(array.shape) == 2]
+    if chosen.data is not None:
+        return arrays[find(chosen.data, wide, "--data", path)]
+    if "X" in wide or len(wide) == 1:
+        return arrays["X" if "X" in wide else wide[0]]
+    if not wide:
+        there = some(list(arrays)) if arrays else "nothing"
+        raise TableError(f"{path} must hold a two-dimensional array; it has {there}")
+    raise TableError(f"{path} holds several matrices; choose one with --data: {some(wide)}")
+
+
+def _from_arrays(path: Path, chosen: Chosen, X: Any, others: dict[str, Any]) -> Table:
+    if isinstance(X, dict):
+        raise TableError(f"{path} holds several arrays; rename it to end in .npz")
+    if len(X.shape) != 2:
+        raise TableError(
+            f"{path} must hold a matrix, samples in rows; it has shape {tuple(X.shape)}. Reshape it"
+        )
+    if np.dtype(X.dtype).kind not in "biuf":
+        raise TableError(f"{path} must hold real numbers; it has {X.dtype}. Convert it")
+    n, d = X.shape
+    names = others.get("feature_names")
+    if names is not None and names.shape != (d,):
+        raise TableError(
+            f"{path}: feature_names must have one name for each of {d} columns; it has shape "
+            f"{names.shape}. Correct or remove it"
+        )
+    if names is not None:
+        names = as_names(names)
+        check_distinct(list(names), path)
+    vectors = {name: array for name, array in others.items() if array.shape == (n,)}
+    labels = ids = None
+    if chosen.label is not None:
+        labels = as_labels(_vector(chosen.label, vectors, n, "--label", path))
+    if chosen.ids is not None:
+        found = _vector(chosen.ids, vectors, n, "--id", path)
+        ids = np.array(["" if v is None else str(v) for v in found], dtype=object)
+    X, names, passed_over = _choose(X, names, chosen, path)
+    return Table(X, names, labels, ids, passed_over)
+
+
+def _vector(name: str, vectors: dict[str, Any], n: int, option: str, path: Path) -> list[Any]:
+    """An array of the same file, or a file of its own; None for what is missing."""
+    values = vectors[name] if name in vectors else _beside(name, list(vectors), n, option, path)
+    if values.dtype.kind == "S":
+        values = np.char.decode(values, "utf-8")
+    return [None if v in ("", None) or v != v else v for v in values]
+
+
+def _beside(name: str, inside: list[str], n: int, option: str, path: Path) -> np.ndarray:
+    beside = Path(name)
+    if not beside.is_file():
+        there = f"; vectors of {n} values in it: {some(inside)}" if inside else ""
+        raise TableError(
+            f"{option} {name} must name a vector in {path}, or a file with one value for each row "
+            f"(.npy, or text with a line for each){there}"
+        )
+    if beside.suffix.lower() == ".npy":
+        values: np.ndarray = _load(beside)
+    else:
+        try:
+            text = beside.read_text(encoding="utf-8-sig").splitlines()
+        except UnicodeDecodeError as error:
+            raise TableError(
+                f"{option} {name} must be an .npy file, or text in UTF-8 ({error.reason} at byte "
+                f"{error.start}); convert it"
+            ) from error
+        while text and not text[-1].strip():
+            text.pop()
+        values = np.array([line.strip() for line in text], dtype=object)
+    if values.shape != (n,):
+        hint = "; leave out its first line, if that is a name" * (values.shape == (n + 1,))
+        raise TableError(
+            f"{option} {name} must have one value for each of {n} rows of {path}; it has shape "
+            f"{values.shape}{hint}"
+        )
+    return values
+
+
+def _choose(X: Any, names: Any, chosen: Chosen, path: Path) -> tuple[Any, Any, tuple]:
+    """The columns that are features."""
+    if names is None:
+        if chosen.drop:
+            raise TableError(f"{path} has no names of columns, so none can be dropped by --drop")
+        return X, None, ()
+    chosen_names, passed_over = features(list(names), chosen, path)
+    position = {name: i for i, name in enumerate(map(str, names))}
+    indices = np.array([position[name] for name in chosen_names], dtype=np.int64)
+    if np.array_equal(indices, np.arange(len(names))):
+        return X, names, passed_over
+    return columns.only(X, indices), as_names(chosen_names), passed_over

@@ -1,0 +1,247 @@
+"""Tables with names of columns: text and Parquet, by pandas."""
+
+from __future__ import annotations
+
+import csv
+import functools
+import gzip
+import itertools
+import shlex
+import zlib
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from slce_xp.cli.table import (
+    Chosen,
+    Table,
+    TableError,
+    as_labels,
+    as_names,
+    check_distinct,
+    damaged,
+    drop_option,
+    features,
+    find,
+    is_packed,
+    kind_of,
+    library,
+    some,
+)
+
+
+class _Count(NamedTuple):
+    """How rows of a file are counted by who looks into it."""
+
+    word: str
+    first: int
+
+    def __call__(self, row: int) -> str:
+        return f"{self.word} {row + self.first}"
+
+
+# ---------------------------------------------------------------- text
+
+
+def read_text(path: Path, chosen: Chosen) -> Table:
+    """A table as spreadsheets and R write it."""
+    pandas = library("pandas", f"{path} needs")
+    try:
+        # A byte-order mark and ends of lines of any system are no part of the table.
+        opener: Any = gzip.open if is_packed(path) else open
+        with opener(path, "rt", encoding="utf-8-sig", newline="") as file:
+            separator, header = _header(file, path)
+        row_names = [""] if not header[0] else []  # the index of a frame, or names of R
+        _check_header(header[len(row_names) :], chosen, path)
+        read = functools.partial(
+            pandas.read_csv, path, sep=r"\s+" if separator == " " else separator, header=0,
+            names=header, low_memory=False,
+            dtype=dict.fromkeys({chosen.ids, *row_names}.intersection(header), str),
+            encoding="utf-8-sig", skipinitialspace=True,
+        )  # fmt: skip
+        frame = read()
+        if separator == ";" and _text(frame):  # where a comma may stand for the point
+            frame = min(frame, read(decimal=","), key=lambda frame: len(_text(frame)))
+    except UnicodeDecodeError as error:
+        raise _no_utf8(path, error) from error
+    except (gzip.BadGzipFile, EOFError, zlib.error, csv.Error) as error:
+        raise damaged(path, kind_of(path), error) from error
+    except pandas.errors.ParserError as error:
+        detail = str(error).strip().rpartition("C error: ")[2]
+        raise TableError(
+            f"{path} is no table: {detail[:1].lower()}{detail[1:]}. Give every line as many fields "
+            "as the first, and text with separators or quotes in it quotes"
+        ) from error
+    if not isinstance(frame.index, pandas.RangeIndex):
+        _check_row_names(frame, path)
+    if row_names:
+        frame = frame.set_index("").rename_axis(None)
+    return _from_frame(frame, path, chosen, _Count("line", 2))
+
+
+def _header(lines: Iterable[str], path: Path) -> tuple[str, list[str]]:
+    """The separator, and the names in the first line that is not empty."""
+    lines = itertools.dropwhile(lambda line: not line.strip(), lines)
+    first = next(lines, "")
+    if not first:
+        raise TableError(f"{path} holds empty lines only; it must hold a table")
+    separator = "\t" if kind_of(path) == ".tsv" else max(",;\t", key=first.count)
+    if separator not in first:
+        separator = " "
+    rows = csv.reader(
+        itertools.chain([first], lines), delimiter=separator, skipinitialspace=separator == " "
+    )
+    return separator, [name.strip() for name in next(rows)]
+
+
+def _no_utf8(path: Path, error: UnicodeDecodeError) -> TableError:
+    start = error.object[:1000]
+    is_utf16 = start[:2] in (b"\xff\xfe", b"\xfe\xff")
+    if b"\0" in start and not is_utf16:
+        return TableError(f"{path} holds no text, whatever its name says; export the table as CSV")
+    return TableError(
+        f"{path} must be text in UTF-8 ({error.reason} at byte {error.start}); save it so, or "
+        f"convert it, perhaps with: iconv -f {'UTF-16' if is_utf16 else 'LATIN1'} -t UTF-8 "
+        f"{shlex.quote(str(path))} > new.csv"
+    )
+
+
+def _check_header(header: Sequence[str], chosen: Chosen, path: Path) -> None:
+    check_distinct(header, path)
+    if "" in header:
+        raise TableError(
+            f"{path}: column {header.index('') + 1} has no name in the first line; name it, or end "
+            "no line with a separator"
+        )
+    numbers = [name for name in header if _is_number(name)]
+    if chosen.label not in (None, *header) and 2 * len(numbers) > len(header):
+        raise TableError(
+            f"{path} must name its columns in the first line, which holds numbers "
+            f"({some(numbers, 3)}); put names there"
+        )
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _check_row_names(frame: Any, path: Path) -> None:
+    """Where lines have one more field than the header, the first is taken for a name."""
+    names = frame.index
+    one_more = names.nlevels == 1 and "" not in frame.columns
+    if not one_more or not names.is_unique or frame.iloc[:, -1].isna().all():
+        raise TableError(
+            f"{path} has more fields in its lines than names in the first line; name every column, "
+            "and end no line with a separator"
+        )
+
+
+# ---------------------------------------------------------------- Parquet
+
+
+def read_parquet(path: Path, chosen: Chosen) -> Table:
+    """A table as data frames are kept."""
+    pandas = library("pandas", f"{path} needs")
+    parquet = library("pyarrow.parquet", f"{path} needs")
+    try:
+        check_distinct(parquet.read_schema(path).names, path)
+        frame = pandas.read_parquet(path, engine="pyarrow")
+    except (OSError, ValueError) as error:
+        if isinstance(error, (PermissionError, TableError)):
+            raise
+        raise damaged(path, ".parquet", error) from error
+    frame.columns = [str(name) for name in frame.columns]
+    return _from_frame(frame, path, chosen, _Count("row", 1))
+
+
+# ---------------------------------------------------------------- either
+
+
+def _from_frame(frame: Any, path: Path, chosen: Chosen, count: _Count) -> Table:
+    if not len(frame):
+        raise TableError(f"{path} has a header and no rows; a table has a row for each sample")
+    if frame.index.name in {chosen.ids, chosen.label} - {None}:
+        frame = frame.reset_index()
+    names = [str(name) for name in frame.columns]
+    ids = labels = None
+    if chosen.ids is not None:
+        ids = sample_names(frame[find(chosen.ids, names, "--id", path)])
+    elif type(frame.index).__name__ != "RangeIndex":
+        ids = sample_names(frame.index.to_series())
+    if chosen.label is not None:
+        labels = class_labels(frame[find(chosen.label, names, "--label", path)])
+    chosen_names, passed_over = features(names, chosen, path)
+    chosen_columns = frame[chosen_names]
+    _refuse_text(chosen_columns, path, count)
+    single = all(str(kind).lower() == "float32" for kind in chosen_columns.dtypes)
+    X = chosen_columns.to_numpy(dtype=np.float32 if single else np.float64, na_value=np.nan)
+    place = _first_infinite(X)
+    if place is not None:
+        raise TableError(
+            f"{path}: column {chosen_names[place[1]]!r} is infinite in {count(place[0])}; "
+            "correct it, leave it empty for a missing value, or drop the column"
+        )
+    return Table(np.ascontiguousarray(X), as_names(chosen_names), labels, ids, passed_over)
+
+
+def sample_names(series: Any) -> np.ndarray:
+    """Text, empty where it is missing."""
+    names: np.ndarray = series.astype(str).to_numpy(dtype=object)
+    return np.where(series.isna(), "", names)
+
+
+def class_labels(series: Any) -> np.ndarray:
+    """Labels, None for missing ones: numbers, or text without blanks around it."""
+    missing = series.isna().to_numpy(dtype=bool)
+    plain = (bool, int, float, np.number, np.bool)
+    values = [v if isinstance(v, plain) else str(v).strip() or None for v in series]
+    return as_labels([None if m else v for m, v in zip(missing, values, strict=True)])
+
+
+def _first_infinite(X: np.ndarray) -> tuple[int, int] | None:
+    """Row and column of an entry that is infinite, if there is one."""
+    for start in range(0, X.shape[0], 1024):
+        found = np.argwhere(np.isinf(X[start : start + 1024]))
+        if found.size:
+            return int(found[0, 0]) + start, int(found[0, 1])
+    return None
+
+
+def _text(frame: Any) -> list[str]:
+    """Columns that are no numbers and not empty."""
+    is_number = library("pandas", "the table needs").api.types.is_numeric_dtype
+    text = [name for name, kind in frame.dtypes.items() if not is_number(kind)]
+    return [name for name in text if not frame[name].isna().all()]
+
+
+def _refuse_text(frame: Any, path: Path, count: _Count) -> None:
+    text = _text(frame)
+    if not text:
+        return
+    pandas = library("pandas", f"{path} needs")
+    column = frame[text[0]].reset_index(drop=True)
+    wrong = column[pandas.to_numeric(column.astype(str), errors="coerce").isna() & column.notna()]
+    are_numbers = not len(wrong)  # kept as text, or as decimals
+    if are_numbers:
+        wrong = column.dropna()
+    where = f"{str(wrong.iloc[0])!r} in {count(int(wrong.index[0]))}"
+    few = 2 * len(wrong) < len(column)
+    if few:
+        where = f"{len(wrong)} of {len(column)} rows, {where}"
+    correct = "store them as floats, or " if are_numbers else "correct these, or " if few else ""
+    more = f" and so on for {len(text) - 5} more" if len(text) > 5 else ""
+    one = len(text) == 1
+    ids = [name for name in text if frame[name].is_unique]
+    as_ids = f", or let {ids[0]!r} name the samples: --id {shlex.quote(ids[0])}" if ids else ""
+    kind = f"numbers as {column.dtype}" if are_numbers else "text"
+    raise TableError(
+        f"{path}: column{'s' * (not one)} {some(text)} hold{'s' * one} {kind} ({where}), and "
+        f"features must be numbers; {correct}leave {'it' if one else 'them'} out with "
+        f"{drop_option(text[:5])}{more}{as_ids}"
+    )

@@ -1,0 +1,76 @@
+"""Tables from files, by the endings of their names."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+from pathlib import Path
+
+from slce_xp.cli.arrays import read_h5ad, read_hdf5, read_npy, read_npz
+from slce_xp.cli.frames import read_parquet, read_text
+from slce_xp.cli.table import Chosen, Table, TableError, is_packed, kind_of
+
+_READERS: dict[str, Callable[[Path, Chosen], Table]] = {
+    ".csv": read_text,
+    ".tsv": read_text,
+    ".txt": read_text,
+    ".parquet": read_parquet,
+    ".npy": read_npy,
+    ".npz": read_npz,
+    ".h5ad": read_h5ad,
+    ".h5": read_hdf5,
+    ".hdf5": read_hdf5,
+}
+_IN_BLOCKS = (".npy", ".h5ad", ".h5", ".hdf5")
+_WITH_SEVERAL = (".npz", ".h5ad", ".h5", ".hdf5")
+
+
+def read(path: Path, chosen: Chosen) -> Table:
+    """The table in a file.
+
+    Parameters
+    ----------
+    path : Path
+    chosen : Chosen
+
+    Returns
+    -------
+    Table
+        With at least one row and one column.
+    """
+    if path.is_dir():
+        raise TableError(f"{path} is a folder; name the table in it")
+    if not path.exists():
+        raise TableError(f"there is no file {path}{_nearest_file(path)}")
+    kind = kind_of(path)
+    if kind not in _READERS or (is_packed(path) and _READERS[kind] is not read_text):
+        raise TableError(
+            f"{path} must end in {', '.join(_READERS)} (or .csv.gz, .tsv.gz, .txt.gz); save the "
+            "table as one of these"
+        )
+    if path.stat().st_size == 0:
+        raise TableError(f"{path} is empty; it must hold a table")
+    if chosen.stream and kind not in _IN_BLOCKS:
+        raise TableError(
+            f"{path} cannot be read in blocks (--stream): convert it to .npy, .h5 or .h5ad"
+        )
+    if chosen.data is not None and kind not in _WITH_SEVERAL:
+        raise TableError(f"{path} holds a single table, so there is no --data to choose")
+    try:
+        table = _READERS[kind](path, chosen)
+    except PermissionError as error:
+        raise TableError(f"{path} may not be read ({error.strerror})") from error
+    n, d = table.X.shape
+    if n == 0:
+        raise TableError(f"{path} has no rows; a table has a row for each sample")
+    if d == 0:
+        raise TableError(f"{path} has no columns left to be features; drop fewer")
+    return table
+
+
+def _nearest_file(path: Path) -> str:
+    folder = path.parent
+    if not folder.is_dir():
+        return f", and no folder {folder}"
+    close = difflib.get_close_matches(path.name, [p.name for p in folder.iterdir()], n=1)
+    return f"; did you mean {folder / close[0]}?" if close else ""

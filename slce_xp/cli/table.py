@@ -1,0 +1,226 @@
+"""What a table of samples is, whatever file it comes from, and what is said where there is none.
+
+Knows names of columns and kinds of files, and no model. What is wrong is said in one sentence, with
+what to do about it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import importlib
+import os
+import shlex
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from slce_xp import _xp
+
+
+class TableError(ValueError):
+    """A file that cannot be used as it is: the message names it, and the remedy."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Chosen:
+    """What is wanted of a file.
+
+    Attributes
+    ----------
+    label, ids : str or None
+        The columns (or arrays, or a file beside an array) with classes and names of samples.
+    drop : tuple of str
+        Columns that are no features; several may stand in one, with commas between them.
+    features : numpy.ndarray of str or None
+        The features, in this order; None: all columns that are nothing else.
+    data : str or None
+        Which matrix of a file that holds several: a dataset, an array, a layer.
+    stream : bool
+        Whether to read blocks of rows as they are needed, also of a file that fits into memory.
+    """
+
+    label: str | None = None
+    ids: str | None = None
+    drop: tuple[str, ...] = ()
+    features: np.ndarray | None = None
+    data: str | None = None
+    stream: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Table:
+    """Samples in rows.
+
+    Attributes
+    ----------
+    X : array, sparse matrix or object with rows, shape (n, d)
+    names : numpy.ndarray of str, shape (d,), or None
+    labels : numpy.ndarray, shape (n,), or None
+        Objects with None where a label is missing, otherwise of one kind.
+    ids : numpy.ndarray of str, shape (n,), or None
+    passed_over : tuple of str
+        Columns of which nothing was asked.
+    """
+
+    X: Any
+    names: np.ndarray | None = None
+    labels: np.ndarray | None = None
+    ids: np.ndarray | None = None
+    passed_over: tuple[str, ...] = ()
+
+    @property
+    def in_memory(self) -> bool:
+        """Whether X is here, and not read when it is needed."""
+        return type(self.X) is np.ndarray or _xp.is_sparse(self.X)
+
+    @property
+    def is_labelled(self) -> np.ndarray:
+        """Which samples have a label, shape (n,)."""
+        assert self.labels is not None
+        return np.array([label is not None for label in self.labels])
+
+    def rows(self, chosen: np.ndarray) -> Table:
+        """Some of the samples, in memory; the table itself where those are all."""
+        if chosen.all():
+            return self
+        return dataclasses.replace(
+            self,
+            X=self.X[chosen],
+            labels=None if self.labels is None else as_labels(list(self.labels[chosen])),
+            ids=None if self.ids is None else self.ids[chosen],
+        )
+
+
+# ---------------------------------------------------------------- kinds of files
+
+
+def kind_of(path: Path) -> str:
+    """The ending that says what a file holds, below .gz."""
+    return (path.with_suffix("") if is_packed(path) else path).suffix.lower()
+
+
+def is_packed(path: Path) -> bool:
+    """Whether a file is compressed by gzip."""
+    return path.suffix.lower() == ".gz"
+
+
+def is_read_in_blocks(path: Path, chosen: Chosen) -> bool:
+    """Because it shall be, or would fill the memory."""
+    memory = machine_memory()
+    return chosen.stream or (memory is not None and path.stat().st_size > memory // 2)
+
+
+def machine_memory() -> int | None:
+    """Bytes of memory that this machine has, where the system tells."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return None
+
+
+def damaged(path: Path, kind: str, error: Exception) -> TableError:
+    """What to raise for a file that is not what its name says."""
+    detail = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
+    if "pickle" in detail:  # NumPy would advise to load it, whatever it does
+        detail = "it holds Python objects or something else; save numbers, or text as strings"
+    return TableError(f"{path} is damaged or no {kind} file ({detail}); write it again")
+
+
+def library(name: str, who: str) -> Any:
+    """A library that only some files or outputs need."""
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        extra = "anndata" if name in ("anndata", "h5py") else "cli"
+        raise TableError(
+            f"{who} {name.partition('.')[0]}, which cannot be imported here ({error}); install it "
+            f"with: pip install 'slce-xp[{extra}]'"
+        ) from error
+
+
+# ---------------------------------------------------------------- names and labels
+
+
+def as_names(names: Iterable[Any]) -> np.ndarray:
+    """Names as text, which HDF5 and C keep as bytes."""
+    return np.array(
+        [name.decode() if isinstance(name, bytes) else str(name) for name in names], dtype=np.str_
+    )
+
+
+def as_labels(values: list[Any]) -> np.ndarray:
+    """Labels, None for missing ones; of one kind where none is."""
+    there = [v for v in values if v is not None]
+    if there and all(isinstance(v, (float, np.floating)) and v == v // 1 for v in there):
+        values = [v if v is None else int(v) for v in values]  # missing ones made floats of them
+    array = np.empty(len(values), dtype=object)
+    array[:] = values
+    return array if len(there) < len(values) else np.array(values)
+
+
+def features(names: Sequence[str], chosen: Chosen, path: Path) -> tuple[list[str], tuple]:
+    """Which columns are features, and which are nothing at all."""
+    others = {chosen.label, chosen.ids, *_dropped(chosen.drop, names, path)}
+    if chosen.features is None:
+        return [name for name in names if name not in others], ()
+    wanted = [str(name) for name in chosen.features]
+    there = set(names)
+    absent = [name for name in wanted if name not in there]
+    if absent:
+        raise TableError(
+            f"{path} must have the {len(wanted)} columns that the model was fitted to; it has no "
+            f"{some(absent)}{nearest(absent[0], names)}"
+        )
+    used = {*wanted, *others}
+    return wanted, tuple(name for name in names if name not in used)
+
+
+def _dropped(drop: Iterable[str], names: Sequence[str], path: Path) -> list[str]:
+    """Names from options: one each, or several with commas between them."""
+    found = []
+    for entry in drop:
+        parts = [entry] if entry in names else [part.strip() for part in entry.split(",")]
+        found += [find(part, names, "--drop", path) for part in parts if part]
+    return found
+
+
+def drop_option(names: Sequence[str]) -> str:
+    """What to type in order to drop columns, for a message."""
+    lists = names if any("," in name for name in names) else [",".join(names)]
+    return " ".join(f"--drop {shlex.quote(entry)}" for entry in lists)
+
+
+def check_distinct(names: Sequence[str], path: Path) -> None:
+    """A name must not mean two columns."""
+    twice = [name for name, count in Counter(names).items() if count > 1 and name]
+    if twice:
+        raise TableError(
+            f"{path} must have different names for its columns; {some(twice)} "
+            f"appear{'s' * (len(twice) == 1)} more than once. Rename or remove them"
+        )
+
+
+def find(name: str, names: Sequence[str], option: str, path: Path) -> str:
+    """A name that is there, or an error that suggests the nearest."""
+    if name in names:
+        return name
+    raise TableError(f"{option}: {path} has no {name!r}{nearest(name, names)}")
+
+
+def nearest(name: str, names: Sequence[str]) -> str:
+    """What may have been meant: for the end of a message."""
+    lower = {str(other).lower(): str(other) for other in names}
+    close = difflib.get_close_matches(name.lower(), lower, n=1)
+    if close:
+        return f"; did you mean {lower[close[0]]!r}?"
+    return f"; it has {some(names, 8)}" if len(names) else "; it has nothing of the kind"
+
+
+def some(names: Sequence[Any], most: int = 5) -> str:
+    """Names for a message: all, or the first few and how many more there are."""
+    shown = ", ".join(repr(str(name)) for name in names[:most])
+    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
