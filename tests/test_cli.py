@@ -1,0 +1,918 @@
+"""The command, as a user meets it: a real process for every call."""
+
+import contextlib
+import csv
+import gzip
+import io
+import os
+import re
+import signal
+import subprocess
+import sys
+import tomllib
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import oracle
+import pytest
+
+import slce_xp
+from slce_xp.cli import _in_options, main
+from slce_xp.cli.outputs import write_picture
+from slce_xp.cli.table import Table
+
+pty, resource = pytest.importorskip("pty"), pytest.importorskip("resource")  # not on Windows
+pandas = pytest.importorskip("pandas")
+pytest.importorskip("pyarrow")
+datasets = pytest.importorskip("sklearn.datasets")
+
+ROOT = Path(slce_xp.__file__).parents[1]
+COMMANDS = ("fit", "transform", "inspect", "plan", "demo", "info")
+LIBRARIES = ("pandas", "pyarrow", "sklearn", "matplotlib", "plotly", "h5py", "anndata", "tqdm")
+
+
+def environment(*paths, **variables):
+    path = os.pathsep.join(map(str, (*paths, ROOT)))
+    return {**os.environ, "PYTHONPATH": path, "COLUMNS": "100", **variables}
+
+
+def slce(folder, *arguments, options=(), **how):
+    """Run the command in a folder."""
+    how.setdefault("env", environment())
+    command = [sys.executable, *options, "-m", "slce_xp", *map(str, arguments)]
+    return subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, encoding="utf-8", timeout=120, **how
+    )
+
+
+def here(folder, *arguments):
+    """Likewise in this process, which saves the imports, for many cases of one kind."""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.chdir(folder), redirect_stdout(out), redirect_stderr(err):
+        status = main(list(map(str, arguments)))
+    return SimpleNamespace(returncode=status, stdout=out.getvalue(), stderr=err.getvalue())
+
+
+def works(*arguments, **how):
+    done = slce(*arguments, **how)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def refused(folder, *arguments, run=slce, **how):
+    """What is said, in one line, by a call that leaves the folder as it was."""
+    before = contents(folder)
+    done = run(folder, *arguments, **how)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert re.fullmatch(r"slce-xp: error: .+\n", done.stderr), done.stderr
+    assert contents(folder) == before
+    return done.stderr
+
+
+def contents(folder):
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+# ---------------------------------------------------------------- a table of wines
+
+
+@pytest.fixture(scope="module")
+def wine():
+    """A table as it comes from a laboratory: words for classes, names, missing values."""
+    frame = datasets.load_wine(as_frame=True).frame.iloc[::2].reset_index(drop=True)
+    frame["cultivar"] = np.array(["barolo", "grignolino", "barbera"])[frame.pop("target")]
+    frame.insert(0, "bottle", [f"W{i:03}" for i in range(len(frame))])
+    frame.loc[[3, 40, 77], "ash"] = np.nan
+    frame.loc[[5], "hue"] = np.nan
+    return frame
+
+
+@pytest.fixture(scope="module")
+def full(wine):
+    """Numbers and the class alone."""
+    return wine.fillna(wine.mean(numeric_only=True)).drop(columns="bottle")
+
+
+@pytest.fixture(scope="module")
+def fitted(wine, tmp_path_factory):
+    """A folder with wine.csv, and what the example of the help writes; `text` is what it says."""
+    folder = tmp_path_factory.mktemp("fitted")
+    wine.to_csv(folder / "wine.csv", index=False)
+    text = works(
+        folder, "fit", "wine.csv", "--label", "cultivar", "--id", "bottle", "--impute", "mean",
+        "--scale", "--model", "wine.npz", "--embedding", "wine_slce.csv",
+        "--loadings", "wine_loadings.csv",
+    )  # fmt: skip
+    return SimpleNamespace(folder=folder, model=folder / "wine.npz", text=text)
+
+
+@pytest.fixture
+def folder(tmp_path, full):
+    full.to_csv(tmp_path / "full.csv", index=False)
+    return tmp_path
+
+
+def scaled(frame):
+    X = frame.select_dtypes("number")
+    X = X.fillna(X.mean()).to_numpy()
+    return X / X.std(axis=0)
+
+
+def axes_of(X, y, k):
+    """Leading eigenvectors, in the sign that models have."""
+    axes = oracle.eigenpairs(X, y)[1][:k]
+    return axes * np.sign(axes[np.arange(k), np.abs(axes).argmax(axis=1)])[:, None]
+
+
+def embedding_of(X, y, k):
+    return (X - X.mean(axis=0)) @ axes_of(X, y, k).T
+
+
+def components_in(path):
+    frame = pandas.read_csv(path)
+    return frame.filter(like="component_").to_numpy()
+
+
+# ---------------------------------------------------------------- fit
+
+
+def test_fit_writes_the_embedding_and_the_loadings_that_the_formula_gives(fitted, wine):
+    y = wine.cultivar.to_numpy()
+    table = pandas.read_csv(fitted.folder / "wine_slce.csv")
+    assert list(table) == ["bottle", "cultivar", "component_1", "component_2"]
+    assert list(table.bottle) == list(wine.bottle)
+    assert list(table.cultivar) == list(wine.cultivar)
+    X = scaled(wine)
+    np.testing.assert_allclose(table.iloc[:, 2:], embedding_of(X, y, 2), atol=1e-12)
+    loadings = pandas.read_csv(fitted.folder / "wine_loadings.csv")
+    assert list(loadings.feature) == list(wine.columns[1:-1])
+    np.testing.assert_allclose(loadings.iloc[:, 1:].T, axes_of(X, y, 2), atol=1e-12)
+
+
+def test_fit_prints_the_model_and_what_it_wrote(fitted):
+    model = slce_xp.load(fitted.model)
+    assert fitted.text.startswith(f"{model}\n")
+    assert fitted.text.endswith("wrote wine.npz\nwrote wine_slce.csv\nwrote wine_loadings.csv\n")
+
+
+def test_fit_prints_the_accuracy_that_pipelines_of_sklearn_have(fitted, wine):
+    from sklearn.decomposition import PCA
+    from sklearn.impute import SimpleImputer
+    from sklearn.model_selection import StratifiedKFold, cross_val_predict
+    from sklearn.neighbors import KNeighborsClassifier
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    X, y = wine.select_dtypes("number").to_numpy(), wine.cultivar.to_numpy()
+    folds = StratifiedKFold(5, shuffle=True, random_state=0)
+    shares = []
+    for reducer in (slce_xp.SLCE(2), PCA(2)):
+        steps = SimpleImputer(), StandardScaler(), reducer, KNeighborsClassifier(5)
+        shares.append(np.mean(cross_val_predict(make_pipeline(*steps), X, y, cv=folds) == y))
+    line = next(line for line in fitted.text.splitlines() if "5-NN" in line)
+    assert f"{shares[0]:.1%} right in 2 components, PCA {shares[1]:.1%} (5-fold" in line
+    assert shares[0] > 0.9
+
+
+def test_each_step_of_a_new_user_tells_the_next_one(fitted):
+    call = ["fit", "wine.csv", "--label", "class"]
+    assert "it has 'bottle', 'alcohol'" in refused(fitted.folder, *call)
+    call[-1] = "cultivr"
+    assert "did you mean 'cultivar'?" in refused(fitted.folder, *call)
+    call[-1] = "cultivar"
+    text = refused(fitted.folder, *call)
+    assert "column 'bottle' holds text ('W000' in line 2)" in text
+    assert "--drop bottle" in text
+    assert "--id bottle" in text
+    call += ["--id", "bottle"]
+    text = refused(fitted.folder, *call)
+    assert "missing values in ash (3), hue (1)" in text
+    assert "--impute mean" in text
+    done = slce(fitted.folder, *call, "--impute", "mean", "--folds", "0")
+    assert done.returncode == 0
+    assert done.stderr.count("\n") == 1
+    assert "use --scale if units differ" in done.stderr
+
+
+def written(full, how):
+    """The bytes of a table as programs write it."""
+    lines = full.to_csv(index=False).splitlines()
+    match how:
+        case "windows":
+            return "\r\n".join([*lines, ""]).encode()
+        case "old mac":
+            return "\r".join([*lines, ""]).encode()
+        case "byte-order mark":
+            return "\n".join(lines).encode("utf-8-sig")
+        case "semicolons":
+            return full.to_csv(index=False, sep=";").encode()
+        case "decimal commas":
+            return full.to_csv(index=False, sep=";", decimal=",").encode()
+        case "index of pandas":
+            return full.to_csv().encode()
+        case "row names of R":
+            header = " ".join(f'"{name}"' for name in full)
+            return f"{header}\n{full.to_csv(sep=' ', header=False, quoting=2)}".encode()
+        case "quoted newlines":
+            return full.rename(columns={"ash": "a\nsh"}).to_csv(index=False, quoting=1).encode()
+        case "blanks around names":
+            return "\n".join([lines[0].replace(",", " , "), *lines[1:]]).encode()
+        case "gzip":
+            return gzip.compress("\n".join(lines).encode())
+
+
+WAYS = {
+    "windows": ".csv",
+    "old mac": ".csv",
+    "byte-order mark": ".csv",
+    "semicolons": ".csv",
+    "decimal commas": ".csv",
+    "index of pandas": ".csv",
+    "row names of R": ".txt",
+    "quoted newlines": ".CSV",
+    "blanks around names": ".csv",
+    "gzip": ".csv.gz",
+}
+
+
+@pytest.mark.parametrize("how", WAYS)
+def test_a_table_is_read_as_programs_write_it(how, full, tmp_path):
+    path = tmp_path / f"Größe von 表 1{WAYS[how]}"
+    path.write_bytes(written(full, how))
+    works(
+        tmp_path, "fit", path.name, "--label", "cultivar", "--scale", "--folds", "0",
+        "--embedding", "out.csv",
+    )  # fmt: skip
+    expected = embedding_of(scaled(full), full.cultivar.to_numpy(), 2)
+    np.testing.assert_allclose(components_in(tmp_path / "out.csv"), expected, atol=1e-9)
+    names = [] if how not in ("index of pandas", "row names of R") else ["id"]
+    header = (tmp_path / "out.csv").read_text().splitlines()[0].split(",")
+    assert header == [*names, "cultivar", "component_1", "component_2"]
+
+
+def save(path, full):
+    X, y = full.iloc[:, :-1].to_numpy(), full.cultivar.to_numpy(dtype=str)
+    names = np.array(full.columns[:-1], dtype=str)
+    match path.name:
+        case "X.npy":
+            np.save(path, X)
+            (path.parent / "y.txt").write_text("\n".join([*y, ""]))
+        case "X.npz":
+            np.savez(path, X=X, y=y.astype("S"), feature_names=names.astype("S"))
+        case "X.h5":
+            with pytest.importorskip("h5py").File(path, "w") as file:
+                file["group/X"] = X
+                file["group/y"] = [str(label) for label in y]
+        case "full.parquet":
+            frame = full.astype(dict.fromkeys(names, "float64")).convert_dtypes()
+            frame["cultivar"] = frame.cultivar.astype("category")
+            frame.set_index(np.array([f"s{i}" for i in range(len(full))])).to_parquet(path)
+        case "dense.h5ad" | "csr.h5ad" | "csc.h5ad":
+            import scipy.sparse
+
+            kind = {"d": np.array, "csr": scipy.sparse.csr_matrix, "csc": scipy.sparse.csc_matrix}
+            obs = pandas.DataFrame({"cultivar": y}, index=[f"s{i}" for i in range(len(y))])
+            adata = pytest.importorskip("anndata").AnnData(
+                kind[path.stem.replace("dense", "d")](X), obs, pandas.DataFrame(index=names)
+            )
+            adata.layers["doubled"] = 2 * X
+            adata.write_h5ad(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "call"),
+    [
+        ("X.npy", ["--label", "y.txt"]),
+        ("X.npy", ["--label", "y.txt", "--stream"]),
+        ("X.npz", ["--label", "y"]),
+        ("X.h5", ["--label", "group/y"]),
+        ("X.h5", ["--label", "group/y", "--stream"]),
+        ("full.parquet", ["--label", "cultivar"]),
+        ("dense.h5ad", ["--label", "cultivar", "--data", "doubled"]),
+        ("csr.h5ad", ["--label", "cultivar", "--stream"]),
+        ("csc.h5ad", ["--label", "cultivar"]),
+    ],
+)
+def test_kinds_of_files_and_ways_of_reading_give_one_embedding(name, call, full, tmp_path):
+    save(tmp_path / name, full)
+    works(tmp_path, "fit", name, *call, "--scale", "--folds", "0", "--embedding", "out.csv")
+    expected = embedding_of(scaled(full), full.cultivar.to_numpy(), 2)
+    np.testing.assert_allclose(components_in(tmp_path / "out.csv"), expected, atol=1e-9)
+
+
+def test_missing_values_are_filled_in_blocks_as_in_memory(wine, tmp_path):
+    np.save(tmp_path / "X.npy", wine.select_dtypes("number").to_numpy())
+    np.save(tmp_path / "y.npy", wine.cultivar.to_numpy(dtype=str))
+    call = ["fit", "X.npy", "--label", "y.npy", "--stream"]
+    assert "--impute mean" in refused(tmp_path, *call)
+    works(tmp_path, *call, "--impute", "mean", "--scale", "--embedding", "Z.npy")
+    expected = embedding_of(scaled(wine), wine.cultivar.to_numpy(), 2)
+    np.testing.assert_allclose(np.load(tmp_path / "Z.npy"), expected, atol=1e-9)
+
+
+@pytest.mark.parametrize("missing", [False, True])
+@pytest.mark.parametrize(
+    ("labels", "classes"),
+    [([0, 1, 2], [0, 1, 2]), ([0.5, 1.5, 2.5], [0.5, 1.5, 2.5]), ([True, False, True], [0, 1])],
+    ids=["integers", "floats", "booleans"],
+)
+def test_labels_keep_their_kind_also_where_some_are_missing(
+    labels, classes, missing, full, tmp_path
+):
+    names = ["barolo", "grignolino", "barbera"]
+    column = full.cultivar.map(dict(zip(names, labels, strict=True))).astype(object)
+    column[::9] = None if missing else column[::9]
+    full.assign(cultivar=column).to_csv(tmp_path / "t.csv", index=False)
+    call = ["--folds", "0", "--unlabeled", "use", "--model", "m.npz"]
+    assert here(tmp_path, "fit", "t.csv", "--label", "cultivar", *call).returncode == 0
+    found = slce_xp.load(tmp_path / "m.npz").classes
+    assert found.dtype.kind == np.array(labels).dtype.kind
+    assert list(found) == classes
+
+
+def test_dates_are_labels_as_text(full, tmp_path):
+    days = full.cultivar.map({"barolo": "2020-01-01", "grignolino": "2021-05-03"})
+    full.assign(cultivar=pandas.to_datetime(days)).to_parquet(tmp_path / "t.parquet")
+    call = ["--folds", "0", "--unlabeled", "drop", "--model", "m.npz"]
+    assert here(tmp_path, "fit", "t.parquet", "--label", "cultivar", *call).returncode == 0
+    classes = slce_xp.load(tmp_path / "m.npz").classes
+    assert [label[:10] for label in classes] == ["2020-01-01", "2021-05-03"]
+
+
+def test_blanks_around_labels_are_no_part_of_them(tmp_path):
+    (tmp_path / "t.csv").write_text("a, b , y\n1 ,2, u\n 3,4,v \n2,2,u \n5,4, v\n")
+    assert here(tmp_path, "fit", "t.csv", "--label", "y", "--model", "m.npz").returncode == 0
+    model = slce_xp.load(tmp_path / "m.npz")
+    assert list(model.classes) == ["u", "v"]
+    assert list(model.feature_names) == ["a", "b"]
+
+
+def test_samples_without_a_label_are_refused_dropped_or_used(full, tmp_path):
+    codes = full.cultivar.map({"barolo": 0, "grignolino": 1, "barbera": 2})
+    codes = codes.astype("Int64").mask(full.index % 10 == 0)
+    full.assign(cultivar=codes).to_csv(tmp_path / "t.csv", index=False)
+    call = ["fit", "t.csv", "--label", "cultivar", "--scale", "--embedding", "out.csv"]
+    call += ["--folds", "0"]
+    text = refused(tmp_path, *call)
+    assert f"9 of {len(full)} rows have no label" in text
+    assert "--unlabeled drop" in text
+    assert "--unlabeled use" in text
+    works(tmp_path, *call, "--unlabeled", "drop")
+    there = full[codes.notna()]
+    expected = embedding_of(scaled(there), there.cultivar.to_numpy(), 2)
+    np.testing.assert_allclose(components_in(tmp_path / "out.csv"), expected, atol=1e-9)
+    text = works(tmp_path, *call, "--unlabeled", "use", "--force", "--model", "m.npz")
+    assert "9 without a label" in text
+    assert list(slce_xp.load(tmp_path / "m.npz").classes) == [0, 1, 2]
+    rows = list(csv.reader((tmp_path / "out.csv").read_text().splitlines()))
+    assert len(rows) == len(full) + 1
+    assert rows[1][0] == ""
+    assert {row[0] for row in rows[1:]} == {"", "0", "1", "2"}
+
+
+def test_torch_computes_the_same(folder, full):
+    pytest.importorskip("torch")
+    call = ["--scale", "--folds", "0", "--embedding", "out.csv", "--backend", "torch"]
+    works(folder, "fit", "full.csv", "--label", "cultivar", *call, "--device", "cpu")
+    expected = embedding_of(scaled(full), full.cultivar.to_numpy(), 2)
+    np.testing.assert_allclose(components_in(folder / "out.csv"), expected, atol=1e-9)
+
+
+def test_overlapping_classes_have_an_embedding_without_components_and_no_picture(tmp_path):
+    rng = np.random.default_rng(0)
+    frame = pandas.DataFrame(rng.normal(size=(60, 4)), columns=list("abcd"))
+    frame.assign(y=rng.integers(0, 3, 60)).to_csv(tmp_path / "t.csv", index=False)
+    call = ["fit", "t.csv", "--label", "y", "--components", "positive", "--model", "m.npz",
+            "--embedding", "e.csv", "--loadings", "l.csv"]  # fmt: skip
+    done = slce(tmp_path, *call, "--plot", "p.png")
+    assert done.returncode == 1
+    assert "--plot: there are no components to draw" in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["t.csv"]
+    assert "not cross-validated: there are no components" in works(tmp_path, *call)
+    assert (tmp_path / "e.csv").read_text().startswith("y\n")
+    assert (tmp_path / "l.csv").read_text() == "feature\na\nb\nc\nd\n"
+    works(tmp_path, "transform", "m.npz", "t.csv", "-o", "Z.npy")
+    assert np.load(tmp_path / "Z.npy").shape == (60, 0)
+
+
+def test_a_class_of_one_sample_is_fitted_and_not_cross_validated(full, tmp_path):
+    full.assign(cultivar=full.cultivar.mask(full.index == 0, "solo")).to_csv(
+        tmp_path / "t.csv", index=False
+    )
+    text = works(tmp_path, "fit", "t.csv", "--label", "cultivar", "--scale")
+    assert "not cross-validated: class 'solo' has one sample only" in text
+
+
+# ---------------------------------------------------------------- bad tables
+
+HEADER = "a,b,y\n"
+ROWS = "1,2,u\n3,5,v\n2,2,u\n4,4,v\n"
+TABLES = {
+    "empty": ("t.csv", b"", "t.csv is empty"),
+    "blank": ("t.csv", b"\n\n", "holds empty lines only"),
+    "no rows": ("t.csv", HEADER, "has a header and no rows"),
+    "one class": ("t.csv", HEADER + "1,2,u\n3,4,u\n", "it says 'u' of all samples. Name another"),
+    "no labels": ("t.csv", HEADER + "1,2,\n3,4,NA\n", "no row has a label in 'y'"),
+    "text": ("t.csv", HEADER + ROWS + "low,1,u\n",
+             "column 'a' holds text (1 of 5 rows, 'low' in line 6), and features must be numbers; "
+             "correct these, or leave it out with --drop a"),
+    "decimal comma": ("t.csv", HEADER + ROWS + '"1,5",1,u\n', "'1,5' in line 6"),
+    "infinite": ("t.csv", HEADER + ROWS + "inf,1,u\n", "column 'a' is infinite in line 6"),
+    "huge": ("t.csv", HEADER + ROWS + "1e300,1,u\n", "'a' has infinite values, or some that are"),
+    "no value": ("t.csv", "a,b,y\n,1,u\n,2,v\n", "'a' has no value at all"),
+    "twice": ("t.csv", "a,a,y\n" + ROWS, "'a' appears more than once"),
+    "ragged": ("t.csv", HEADER + ROWS + "1,2,u,4,5\n", "expected 3 fields in line 6, saw 5"),
+    "more fields": ("t.csv", HEADER + ROWS.replace("\n", ",\n"), "end no line with a separator"),
+    "more fields after names": ("t.csv", ",a,b,y\n1,2,3,0,9\n2,1,1,1,9\n",
+                                "has more fields in its lines than names in the first line"),
+    "odd names": ("t.csv", '"c,d","a b",y\np,q,u\nr,s,v\n',
+                  "--drop c,d --drop 'a b', or let 'c,d' name the samples: --id c,d"),
+    "no name": ("t.csv", "a,,y\n" + ROWS, "column 2 has no name in the first line"),
+    "no header": ("t.csv", ROWS, "must name its columns in the first line, which holds numbers"),
+    "Latin-1": ("t.csv", (HEADER + "1,2,\xfc\n").encode("latin-1"), "iconv -f LATIN1 -t UTF-8"),
+    "UTF-16": ("t.csv", (HEADER + ROWS).encode("utf-16"), "iconv -f UTF-16 -t UTF-8 t.csv"),
+    "no text": ("t.csv", b"PK\3\4\x14\0\0\0\xff", "holds no text, whatever its name says"),
+    "no gzip": ("t.csv.gz", HEADER + ROWS, "Not a gzipped file"),
+    "half a gzip": ("t.tsv.gz", gzip.compress(bytes(range(99, 120)))[:20], "is damaged"),
+    "no Parquet": ("t.parquet", HEADER + ROWS, "is damaged or no .parquet file"),
+    "no npy": ("t.npy", HEADER + ROWS, "is damaged or no .npy file"),
+    "no npz": ("t.npz", HEADER + ROWS, "is damaged or no .npz file"),
+    "no HDF5": ("t.h5", HEADER + ROWS, "is damaged or no HDF5 file"),
+    "spreadsheet": ("t.xlsx", b"PK", "t.xlsx must end in .csv, .tsv, .txt"),
+}  # fmt: skip
+
+
+IN_A_PROCESS = ("empty", "no rows", "one class", "text", "twice", "UTF-16", "no Parquet")
+
+
+@pytest.mark.parametrize("kind", TABLES)
+def test_a_bad_table_is_refused_in_a_line_that_says_why(kind, tmp_path):
+    name, table, message = TABLES[kind]
+    (tmp_path / name).write_bytes(table if isinstance(table, bytes) else table.encode())
+    run = slce if kind in IN_A_PROCESS else here
+    call = ["fit", name, "--label", "y", "--model", "m.npz"]
+    assert message in refused(tmp_path, *call, run=run)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (["ful.csv", "--label", "cultivar"], "no file ful.csv; did you mean full.csv?"),
+        (["none/full.csv", "--label", "cultivar"], "no file none/full.csv, and no folder none"),
+        ([".", "--label", "cultivar"], ". is a folder"),
+        (["full.csv", "--label", "Cultivars"], "did you mean 'cultivar'?"),
+        (["full.csv", "--label", "cultivar", "--id", "sort"], "--id: full.csv has no 'sort'"),
+        (["full.csv", "--label", "cultivar", "--drop", "hu"], "did you mean 'hue'?"),
+        (["full.csv", "--label", "cultivar", "--stream"], "cannot be read in blocks (--stream)"),
+        (["full.csv", "--label", "cultivar", "--data", "X"], "no --data to choose"),
+        (["full.csv", "--label", "cultivar", "--components", "14"],
+         "--components must be an integer from 1 to 13 (the number of features), left out"),
+        (["full.csv", "--label", "cultivar", "--max-memory", "1kB"], "Raise --max-memory"),
+        (["full.csv", "--label", "cultivar", "--device", "abc"], "or leave out --device"),
+    ],
+)  # fmt: skip
+def test_what_a_table_does_not_allow_is_refused(call, message, folder):
+    assert message in refused(folder, "fit", *call, run=slce if len(call) == 3 else here)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        ([], "required: COMMAND"),
+        (["nope"], "invalid choice: 'nope'"),
+        (["fit"], "required: TABLE, --label"),
+        (["fit", "t.csv", "--label", "y", "--nope"], "unrecognized arguments: --nope"),
+        (["fit", "t.csv", "--label", "y", "--components", "0"], "integer ≥ 1 or 'positive'"),
+        (["fit", "t.csv", "--label", "y", "--components", "-3"], "integer ≥ 1 or 'positive'"),
+        (["fit", "t.csv", "--label", "y", "--components", "two"], "got 'two'"),
+        (["fit", "t.csv", "--label", "y", "--folds", "1"], "--folds: must be an integer ≥ 2"),
+        (["fit", "t.csv", "--label", "y", "--max-memory", "lots"], "such as \"2GB\""),
+        (["fit", "t.csv", "--label", "y", "--backend", "tensorflow"], "choose from 'numpy'"),
+        (["plan", "--samples", "many"], "--samples: must be an integer"),
+    ],
+)  # fmt: skip
+def test_a_wrong_call_ends_with_status_2_and_a_line(call, message, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(call)
+    error = capsys.readouterr().err
+    assert stop.value.code == 2
+    assert message in error
+    assert error.count("\n") == 1
+    assert error.rstrip().endswith("--help")
+
+
+def test_debug_shows_the_traceback(tmp_path):
+    done = slce(tmp_path, "fit", "none.csv", "--label", "y", "--debug")
+    assert done.returncode == 1
+    assert done.stderr.startswith("Traceback")
+    assert "there is no file none.csv" in done.stderr
+
+
+# ---------------------------------------------------------------- transform and inspect
+
+
+def test_transform_finds_columns_by_name(fitted, wine, tmp_path):
+    shuffled = wine[wine.columns[::-1]].assign(more="text", ash=wine.ash.fillna(wine.ash.mean()))
+    shuffled = shuffled.assign(hue=wine.hue.fillna(wine.hue.mean()))
+    shuffled.to_csv(tmp_path / "other.tsv", sep="\t", index=False)
+    text = works(
+        tmp_path, "transform", fitted.model, "other.tsv", "-o", "Z.parquet", "--id", "bottle"
+    )
+    assert "passed over: 'cultivar', 'more'" in text
+    found = pandas.read_parquet(tmp_path / "Z.parquet")
+    first = pandas.read_csv(fitted.folder / "wine_slce.csv").drop(columns="cultivar")
+    pandas.testing.assert_frame_equal(found, first)
+
+
+def test_transform_fills_missing_values_with_the_means_of_the_fit(fitted, wine, tmp_path):
+    row = wine.drop(columns=["cultivar", "bottle"]).iloc[[0]].assign(ash=np.nan)
+    row.to_csv(tmp_path / "new.csv", index=False)
+    call = ["transform", fitted.model, "new.csv", "-o", "Z.csv"]
+    assert "missing values in ash (1)" in refused(tmp_path, *call)
+    works(tmp_path, *call, "--impute", "mean")
+    model = slce_xp.load(fitted.model)
+    expected = model.transform(row.fillna(wine.ash.mean()).to_numpy())
+    np.testing.assert_allclose(components_in(tmp_path / "Z.csv"), expected, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ("alcohol,malic_acids\n1,2\n", "it has no 'malic_acid', 'ash'"),
+        ("alcohol\n1\n", "must have the 13 columns that the model was fitted to"),
+    ],
+)
+def test_transform_names_columns_that_are_not_there(table, message, fitted, tmp_path):
+    (tmp_path / "t.csv").write_text(table)
+    text = refused(tmp_path, "transform", fitted.model, "t.csv", "-o", "Z.csv")
+    assert message in text
+    assert "malic_acids" not in table or "did you mean 'malic_acids'?" in text
+
+
+@pytest.mark.parametrize(("value", "options"), [(np.nan, ["--stream"]), (np.inf, [])])
+def test_transform_writes_no_embedding_of_what_is_not_finite(value, options, fitted, tmp_path):
+    X = np.ones((5, 13))
+    X[3, 2] = value
+    np.save(tmp_path / "X.npy", X)
+    text = refused(tmp_path, "transform", fitted.model, "X.npy", "-o", "Z.csv", *options)
+    assert "1 of 5 rows, the first of them row 4, hold values that are infinite or missing" in text
+
+
+def test_a_model_is_no_table_and_a_table_no_model(fitted, tmp_path):
+    np.savez(tmp_path / "table.npz", X=np.eye(3), y=np.arange(3))
+    (tmp_path / "cut.npz").write_bytes(fitted.model.read_bytes()[:1000])
+    text = refused(tmp_path, "fit", fitted.model, "--label", "y")
+    assert "is a model, not a table" in text
+    for name in ("table.npz", "cut.npz", "."):
+        text = refused(tmp_path, "inspect", name)
+        assert f"{name} is damaged or no model" in text
+    assert "there is no model none.npz" in refused(tmp_path, "inspect", "none.npz")
+
+
+def test_inspect_names_classes_and_the_features_of_largest_weight(fitted, wine):
+    text = works(fitted.folder, "inspect", "wine.npz", "--top", "2")
+    assert text.startswith(f"{slce_xp.load(fitted.model)}\n")
+    counts = wine.cultivar.value_counts()
+    told = ", ".join(f"{name} ({counts[name]})" for name in sorted(counts.index))
+    assert f"  classes      {told}\n" in text
+    for i, axis in enumerate(axes_of(scaled(wine), wine.cultivar.to_numpy(), 2)):
+        largest = np.argsort(-abs(axis))[:2]
+        features = ", ".join(f"{wine.columns[1:-1][j]} {axis[j]:+.3g}" for j in largest)
+        assert f"  component {i + 1}  {features}\n" in text
+
+
+# ---------------------------------------------------------------- plan, demo, info, help
+
+
+def test_plan_prints_the_plan(tmp_path):
+    text = works(
+        tmp_path, "plan", "--samples", 10**6, "--features", 20_000, "--classes", 30,
+        "--max-memory", "2GB", "--machine-memory", "16GB", "--dtype", "float32",
+    )  # fmt: skip
+    plan = slce_xp.plan(10**6, 20_000, 30, dtype="float32", max_memory="2GB", machine_memory="16GB")
+    assert text == f"{plan}\n  advice  {plan.advice}\n"
+    call = ["plan", "--samples", 1, "--features", 10, "--classes", 3]
+    assert "--samples must be an integer of at least 2; got 1" in refused(tmp_path, *call)
+
+
+def test_demo_draws_digits_and_replaces_no_picture_unasked(tmp_path):
+    pytest.importorskip("matplotlib")
+    assert "wrote digits.png" in works(tmp_path, "demo", "-o", "digits.png")
+    assert (tmp_path / "digits.png").read_bytes().startswith(b"\x89PNG")
+    assert "exists; replace it with --force" in refused(tmp_path, "demo", "-o", "digits.png")
+
+
+def test_info_tells_what_a_bug_report_needs(tmp_path):
+    text = works(tmp_path, "info")
+    for word in (slce_xp.__version__, sys.version.split()[0], f"numpy {np.__version__}"):
+        assert word in text
+    for line in ("system", "machine", "BLAS", "threads", "backend    numpy: cpu"):
+        assert f"\n{line}" in text
+
+
+def test_info_works_where_nothing_else_is_installed(tmp_path):
+    text = works(tmp_path, "info", env=without(tmp_path, *LIBRARIES, "torch", "jax"))
+    assert "backend    torch: backend='torch' needs" in text
+
+
+OPTIONS = {
+    "fit": "--label --components --backend --device --max-memory --drop --impute --scale --model "
+    "--embedding --plot --loadings --id --unlabeled --data --top --folds --force --solver --stream",
+    "transform": "--output --id --label --impute --data --stream --force",
+    "inspect": "--top",
+    "plan": "--samples --features --classes --components --dtype --max-memory --machine-memory",
+    "demo": "--output --force",
+    "info": "--debug",
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_names_every_option_in_100_columns(command, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")
+    with pytest.raises(SystemExit, match="0"):
+        main([command, "--help"])
+    text = capsys.readouterr().out
+    assert max(map(len, text.splitlines())) <= 100
+    for option in OPTIONS[command].split():
+        assert re.search(rf"^ +(-o FILE, |-o OUTPUT, )?{option}\b", text, re.MULTILINE), option
+
+
+def test_help_and_version_of_the_command(tmp_path):
+    text = works(tmp_path, "--help")
+    assert all(re.search(rf"^    {command}\b", text, re.MULTILINE) for command in COMMANDS)
+    assert works(tmp_path, "--version") == f"slce-xp {slce_xp.__version__}\n"
+
+
+def test_the_entry_point_is_the_command():
+    scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
+    assert scripts == {"slce-xp": "slce_xp.cli:main"}
+    assert main.__module__ == "slce_xp.cli"
+
+
+def test_help_and_errors_import_nothing_heavy(tmp_path):
+    done = slce(tmp_path, "fit", "none.csv", "--label", "y", options=["-X", "importtime"])
+    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert "slce_xp.cli" in imported
+    assert not imported & {*LIBRARIES, "torch", "jax", "scipy.linalg"}
+
+
+# ---------------------------------------------------------------- what is written
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (["--model", "none/m.npz"], "there is no folder none; make it first"),
+        (["--model", "full.csv/m.npz"], "there is no folder full.csv"),
+        (["--model", "/proc/m.npz"], "nothing can be written into /proc"),
+        (["--model", "m.npz.gz"], "--model m.npz.gz must end in .npz"),
+        (["--model", "m.csv"], "--model m.csv must end in .npz"),
+        (["--embedding", "e.xlsx"], "--embedding e.xlsx must end in .csv, .tsv"),
+        (["--plot", "p"], "--plot p must end in .png, .svg, .pdf, .html"),
+        (["--embedding", "x.csv", "--loadings", "x.csv"], "--loadings x.csv is --embedding as"),
+        (["--embedding", "./full.csv", "--force"], "is the input as well"),
+        (["--embedding", "old.csv"], "old.csv exists; replace it with --force"),
+    ],
+)  # fmt: skip
+def test_an_output_that_cannot_or_must_not_be_written_is_refused(call, message, folder):
+    (folder / "old.csv").write_text("precious")
+    assert message in refused(folder, "fit", "full.csv", "--label", "cultivar", *call)
+
+
+def test_force_replaces(folder):
+    (folder / "old.csv").write_text("precious")
+    call = ["--embedding", "old.csv", "--force", "--folds", "0"]
+    works(folder, "fit", "full.csv", "--label", "cultivar", "--scale", *call)
+    assert (folder / "old.csv").read_text().startswith("cultivar,component_1")
+
+
+@pytest.mark.parametrize(
+    "call",
+    [["--embedding", "e.csv"], ["--embedding", "e.csv.gz"], ["--embedding", "e.npy"],
+     ["--embedding", "e.parquet"], ["--model", "m.npz"], ["--plot", "p.png"]],
+)  # fmt: skip
+def test_a_full_disk_leaves_nothing_and_changes_nothing(call, folder):
+    (folder / call[1]).write_bytes(b"precious")
+    text = refused(
+        folder, "fit", "full.csv", "--label", "cultivar", "--scale", "--folds", "0", "--force",
+        *call, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (512, 512)),
+    )  # fmt: skip
+    assert f"{call[1]} could not be written" in text
+
+
+def test_an_interrupt_while_a_file_is_written_leaves_nothing(folder):
+    hook = "import os, signal\nos.replace = lambda *_: os.kill(os.getpid(), signal.SIGINT)\n"
+    (folder / "hook").mkdir()
+    (folder / "hook/sitecustomize.py").write_text(hook)
+    env = environment(folder / "hook", PYTHONDONTWRITEBYTECODE="1")
+    before = contents(folder)
+    call = ["--folds", "0", "--scale", "--embedding", "e.csv"]
+    done = slce(folder, "fit", "full.csv", "--label", "cultivar", *call, env=env)
+    assert done.returncode == 130
+    assert done.stderr == "slce-xp: interrupted\n"
+    assert contents(folder) == before
+
+
+def test_the_same_call_writes_the_same_bytes(folder):
+    for i in "12":
+        works(
+            folder, "fit", "full.csv", "--label", "cultivar", "--folds", "0", "--scale",
+            "--model", f"{i}.npz", "--embedding", f"{i}.csv.gz", "--loadings", f"{i}.parquet",
+            "--plot", f"{i}.svg",
+        )  # fmt: skip
+    for kind in (".npz", ".csv.gz", ".parquet", ".svg"):
+        first, second = ((folder / f"{i}{kind}").read_bytes() for i in "12")
+        assert first == second, kind
+
+
+@pytest.mark.parametrize("kind", ["png", "svg", "pdf", "html"])
+@pytest.mark.parametrize("k", [1, 2, 3])
+def test_pictures_have_the_same_bytes_at_another_time(kind, k, tmp_path, monkeypatch):
+    pytest.importorskip("plotly" if kind == "html" else "matplotlib")
+    Z = np.random.default_rng(0).normal(size=(12, k))
+    table = Table(Z, labels=np.repeat(["u", "v"], 6), ids=np.array([f"s{i}" for i in range(12)]))
+    paths = tmp_path / f"1.{kind}", tmp_path / f"2.{kind}"
+    for path, epoch in zip(paths, ("0", "86400"), strict=True):
+        monkeypatch.setenv("SOURCE_DATE_EPOCH", epoch)  # what Matplotlib takes for today
+        write_picture(path, Z, table, SimpleNamespace(classes=np.array(["u", "v"])))
+    assert paths[0].stat().st_size > 1000
+    assert paths[0].read_bytes() == paths[1].read_bytes()
+
+
+def test_columns_of_an_embedding_never_replace_each_other(full, tmp_path):
+    """The label may be called as components are, or as the names of samples."""
+    for label in ("component_1", "id"):
+        full.rename(columns={"cultivar": label}).to_csv(tmp_path / "t.csv")
+        call = ["--label", label, "--folds", "0", "--embedding", "e.csv", "--force"]
+        works(tmp_path, "fit", "t.csv", *call)
+        table = pandas.read_csv(tmp_path / "e.csv")
+        assert list(table) == ["id", f"{label}_", "component_1", "component_2"]
+        assert list(table.id) == list(full.index)
+        assert list(table[f"{label}_"]) == list(full.cultivar)
+
+
+# ---------------------------------------------------------------- where it runs
+
+
+def without(folder, *libraries):
+    """An environment in which these libraries are not installed."""
+    hook = folder / "without"
+    hook.mkdir(exist_ok=True)
+    (hook / "sitecustomize.py").write_text(
+        "from importlib.machinery import PathFinder\n"
+        "find = PathFinder.find_spec\n"
+        "def other(name, path=None, target=None):\n"
+        f"    if name.partition('.')[0] not in {libraries}:\n"
+        "        return find(name, path, target)\n"
+        "PathFinder.find_spec = other\n"
+    )
+    return environment(hook, PYTHONDONTWRITEBYTECODE="1")
+
+
+@pytest.mark.parametrize(
+    ("missing", "call", "message"),
+    [
+        ("pandas", ["full.csv", "--label", "cultivar"], "full.csv needs pandas"),
+        ("pandas", ["X.npy", "--label", "y.txt", "--loadings", "l.csv"], "l.csv needs pandas"),
+        ("pyarrow", ["X.npy", "--label", "y.txt", "--embedding", "e.parquet"], "needs pyarrow"),
+        ("matplotlib", ["X.npy", "--label", "y.txt", "--plot", "p.png"], "p.png needs matplotlib"),
+        ("plotly", ["X.npy", "--label", "y.txt", "--plot", "p.html"], "p.html needs plotly"),
+        ("h5py", ["X.h5", "--label", "y"], "X.h5 needs h5py"),
+        ("anndata", ["X.h5ad", "--label", "y"], "X.h5ad needs anndata"),
+        ("torch", ["X.npy", "--label", "y.txt", "--backend", "torch"], "--backend='torch' needs"),
+        ("cupy", ["X.npy", "--label", "y.txt", "--backend", "cupy"], "--backend='cupy' needs"),
+    ],
+)
+def test_a_missing_library_is_named_with_its_remedy_before_any_work(
+    missing, call, message, folder, full
+):
+    save(folder / "X.npy", full)
+    (folder / "X.h5").write_text("not looked into")
+    (folder / "X.h5ad").write_text("not looked into")
+    extras = {"h5py": "anndata", "anndata": "anndata", "torch": "torch", "cupy": "cupy-cuda12"}
+    extra = extras.get(missing, "cli")
+    text = refused(folder, "fit", *call, env=without(folder, missing))
+    assert message in text
+    assert f"pip install 'slce-xp[{extra}]'" in text
+
+
+def test_without_scikit_learn_there_is_no_cross_validation(folder):
+    env = without(folder, "sklearn")
+    text = works(folder, "fit", "full.csv", "--label", "cultivar", "--scale", env=env)
+    assert "not cross-validated: it needs scikit-learn: pip install 'slce-xp[cli]'" in text
+
+
+def test_output_without_arrows_replaces_them(fitted):
+    ascii_only = environment(PYTHONIOENCODING="ascii")
+    text = works(fitted.folder, "inspect", "wine.npz", env=ascii_only)
+    assert text.startswith("SLCE model: 13 features \\u2192 2 components\n")
+
+
+@pytest.mark.parametrize("call", [["inspect", "wine.npz"], ["fit", "--help"]])
+def test_a_reader_that_has_seen_enough_is_no_error(call, fitted):
+    process = subprocess.Popen(
+        [sys.executable, "-m", "slce_xp", *call], cwd=fitted.folder, env=environment(),
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    process.stdout.close()
+    assert process.stderr.read() == ""
+    process.stderr.close()
+    assert process.wait(60) == 0
+
+
+def test_a_full_or_closed_standard_output(fitted):
+    with Path("/dev/full").open("w") as full_disk:
+        done = subprocess.run(
+            [sys.executable, "-m", "slce_xp", "inspect", "wine.npz"], cwd=fitted.folder,
+            env=environment(), stdout=full_disk, stderr=subprocess.PIPE, text=True, check=False,
+        )  # fmt: skip
+    assert done.returncode == 1
+    assert done.stderr == "slce-xp: error: [Errno 28] No space left on device\n"
+    shell = f"exec {sys.executable} -m slce_xp transform wine.npz wine.csv --impute mean -o Z.npy"
+    done = subprocess.run(
+        f"{shell} >&- 2>&-", shell=True, cwd=fitted.folder, env=environment(), check=False
+    )
+    assert done.returncode == 0
+    (fitted.folder / "Z.npy").unlink()
+
+
+def on_terminal(folder, *arguments, until=None):
+    """Status, standard output, and what a terminal shows of the standard error."""
+    here, there = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "slce_xp", *arguments], cwd=folder, env=environment(),
+        stdout=subprocess.PIPE, stderr=there, text=True, encoding="utf-8",
+    )  # fmt: skip
+    os.close(there)
+    shown = b""
+    try:
+        while piece := os.read(here, 1024):
+            shown += piece
+            if until is not None and until in shown:
+                process.send_signal(signal.SIGINT)
+                until = None
+    except OSError:  # how Linux tells that the other side is closed
+        pass
+    os.close(here)
+    text = process.communicate(timeout=60)[0]
+    return process.returncode, text, shown.decode()
+
+
+def test_a_terminal_shows_the_steps_and_the_output_does_not(folder):
+    status, text, shown = on_terminal(folder, "fit", "full.csv", "--label", "cultivar", "--scale")
+    assert status == 0
+    assert shown.split("\r\n") == [
+        "reading full.csv …",
+        "fitting 89 samples of 13 features …",
+        "cross-validating …",
+        "",
+    ]
+    assert "…" not in text
+
+
+def test_ctrl_c_in_the_middle_of_the_work_leaves_nothing(tmp_path):
+    rng = np.random.default_rng(0)
+    np.save(tmp_path / "X.npy", rng.normal(size=(2000, 1000)))
+    np.save(tmp_path / "y.npy", rng.integers(0, 9, 2000))
+    before = contents(tmp_path)
+    call = ["fit", "X.npy", "--label", "y.npy", "--embedding", "Z.npy", "--model", "m.npz"]
+    status, _, shown = on_terminal(tmp_path, *call, until=b"fitting")
+    assert status == 130
+    assert shown.endswith("slce-xp: interrupted\r\n")
+    assert contents(tmp_path) == before
+
+
+# ---------------------------------------------------------------- words
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("n_components=3 was asked for; n_components='positive' keeps those",
+         "--components=3 was asked for; --components='positive' keeps those"),
+        ("device must be a device that torch has here; leave device=None",
+         "--device must be a device that torch has here; leave out --device"),
+        ("raise max_memory or tol, or use a dense solver",
+         "raise --max-memory or tol, or use a dense solver"),
+        ("backend='cupy' needs a GPU; use backend='numpy'",
+         "--backend='cupy' needs a GPU; use --backend='numpy'"),
+        ("No space left on device", "No space left on device"),
+        ("my_backend and X.dtype are no options", "my_backend and X.dtype are no options"),
+    ],
+)  # fmt: skip
+def test_parameters_are_told_as_options_and_words_as_words(text, told):
+    assert _in_options(text) == told
+
+
+def test_main_leaves_the_warnings_of_its_process_as_they_were(folder, capsys, monkeypatch):
+    import warnings
+
+    monkeypatch.chdir(folder)
+    before = warnings.showwarning, list(warnings.filters)
+    assert main(["fit", "full.csv", "--label", "cultivar", "--folds", "0"]) == 0
+    assert (warnings.showwarning, list(warnings.filters)) == before
+    streams = capsys.readouterr()
+    assert "SLCE model" in streams.out
+    assert streams.err.startswith("slce-xp: note: columns spread very differently")
