@@ -28,7 +28,7 @@ pictures: $(VENV)/.demo
 	@$(BIN)/python docs/pictures.py
 
 test: lint
-	@OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n auto $(PYTEST_ARGS)
+	@OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n auto -m "not slow" $(PYTEST_ARGS)
 
 # CuPy built against an emulation of CUDA: outside the checkout, where it survives `make clean`.
 CUPY_EMULATION_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/slce_xp/cupy-emulation

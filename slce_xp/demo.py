@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
-from slce_xp import fit, plot
+from slce_xp import _files, fit, plot
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -50,7 +51,9 @@ def main(argv: Sequence[str] | None = None) -> None:
         score = _score(pair, 2, y_train, y_test)
         ax.set_title(f"{name}: 5-NN gets {score:.1%} of the test digits right")
     figure.suptitle("Handwritten digits, 64 → 2 dimensions")
-    figure.savefig(output, dpi=120)
+    path = Path(output)
+    with _files.whole_or_not_at_all(path) as temporary:
+        figure.savefig(temporary, format=path.suffix[1:].lower() or "png", dpi=120)
     print(f"wrote {output}")
 
 
