@@ -35,7 +35,8 @@ LIBRARIES = ("pandas", "pyarrow", "sklearn", "matplotlib", "plotly", "h5py", "an
 
 def environment(*paths, **variables):
     path = os.pathsep.join(map(str, (*paths, ROOT)))
-    return {**os.environ, "PYTHONPATH": path, "COLUMNS": "100", **variables}
+    buffered = {"PYTHONUNBUFFERED": ""}  # as users have it, whatever the tests run in
+    return {**os.environ, "PYTHONPATH": path, "COLUMNS": "100", **buffered, **variables}
 
 
 def slce(folder, *arguments, options=(), **how):
@@ -302,6 +303,14 @@ def test_kinds_of_files_and_ways_of_reading_give_one_embedding(name, call, full,
     np.testing.assert_allclose(components_in(tmp_path / "out.csv"), expected, atol=1e-9)
 
 
+def test_indices_that_point_nowhere_are_a_damaged_file(full, tmp_path):
+    save(tmp_path / "csr.h5ad", full)
+    with pytest.importorskip("h5py").File(tmp_path / "csr.h5ad", "r+") as file:
+        file["X/indices"][5] = 99
+    text = refused(tmp_path, "fit", "csr.h5ad", "--label", "cultivar", run=here)
+    assert "csr.h5ad is damaged or no .h5ad file" in text
+
+
 def test_missing_values_are_filled_in_blocks_as_in_memory(wine, tmp_path):
     np.save(tmp_path / "X.npy", wine.select_dtypes("number").to_numpy())
     np.save(tmp_path / "y.npy", wine.cultivar.to_numpy(dtype=str))
@@ -438,6 +447,7 @@ TABLES = {
     "half a gzip": ("t.tsv.gz", gzip.compress(bytes(range(99, 120)))[:20], "is damaged"),
     "no Parquet": ("t.parquet", HEADER + ROWS, "is damaged or no .parquet file"),
     "no npy": ("t.npy", HEADER + ROWS, "is damaged or no .npy file"),
+    "half a header": ("t.npy", b"\x93NUMPY\1\0\x10\0{'descr': ('<f8'\n", "is damaged or no .npy"),
     "no npz": ("t.npz", HEADER + ROWS, "is damaged or no .npz file"),
     "no HDF5": ("t.h5", HEADER + ROWS, "is damaged or no HDF5 file"),
     "spreadsheet": ("t.xlsx", b"PK", "t.xlsx must end in .csv, .tsv, .txt"),
@@ -549,6 +559,20 @@ def test_transform_names_columns_that_are_not_there(table, message, fitted, tmp_
     text = refused(tmp_path, "transform", fitted.model, "t.csv", "-o", "Z.csv")
     assert message in text
     assert "malic_acids" not in table or "did you mean 'malic_acids'?" in text
+
+
+def test_a_feature_of_the_model_is_no_id(fitted):
+    call = ["transform", "wine.npz", "wine.csv", "-o", "Z.csv", "--id", "hue"]
+    assert "'hue' is a feature of the model" in refused(fitted.folder, *call, run=here)
+
+
+def test_a_vector_beside_a_matrix_may_be_called_as_a_column(tmp_path):
+    X = np.random.default_rng(0).normal(size=(6, 2))
+    np.savez(tmp_path / "t.npz", X=X, y=[0, 1, 0, 1, 0, 1], feature_names=["x", "y"])
+    assert here(tmp_path, "fit", "t.npz", "--label", "y", "--model", "m.npz").returncode == 0
+    assert list(slce_xp.load(tmp_path / "m.npz").feature_names) == ["x", "y"]
+    call = ["transform", "m.npz", "t.npz", "-o", "Z.csv", "--label", "y"]
+    assert here(tmp_path, *call).returncode == 0
 
 
 @pytest.mark.parametrize(("value", "options"), [(np.nan, ["--stream"]), (np.inf, [])])
@@ -694,6 +718,7 @@ def test_force_replaces(folder):
      ["--embedding", "e.parquet"], ["--model", "m.npz"], ["--plot", "p.png"]],
 )  # fmt: skip
 def test_a_full_disk_leaves_nothing_and_changes_nothing(call, folder):
+    pytest.importorskip("matplotlib")
     (folder / call[1]).write_bytes(b"precious")
     text = refused(
         folder, "fit", "full.csv", "--label", "cultivar", "--scale", "--folds", "0", "--force",
@@ -716,6 +741,7 @@ def test_an_interrupt_while_a_file_is_written_leaves_nothing(folder):
 
 
 def test_the_same_call_writes_the_same_bytes(folder):
+    pytest.importorskip("matplotlib")
     for i in "12":
         works(
             folder, "fit", "full.csv", "--label", "cultivar", "--folds", "0", "--scale",
@@ -775,20 +801,25 @@ def without(folder, *libraries):
     ("missing", "call", "message"),
     [
         ("pandas", ["full.csv", "--label", "cultivar"], "full.csv needs pandas"),
-        ("pandas", ["X.npy", "--label", "y.txt", "--loadings", "l.csv"], "l.csv needs pandas"),
-        ("pyarrow", ["X.npy", "--label", "y.txt", "--embedding", "e.parquet"], "needs pyarrow"),
-        ("matplotlib", ["X.npy", "--label", "y.txt", "--plot", "p.png"], "p.png needs matplotlib"),
-        ("plotly", ["X.npy", "--label", "y.txt", "--plot", "p.html"], "p.html needs plotly"),
+        ("pandas", ["none.npy", "--label", "y.txt", "--loadings", "l.csv"], "l.csv needs pandas"),
+        ("pyarrow", ["none.npy", "--label", "y.txt", "--embedding", "e.parquet"], "needs pyarrow"),
+        (
+            "matplotlib",
+            ["none.npy", "--label", "y.txt", "--plot", "p.png"],
+            "p.png needs matplotlib",
+        ),
+        ("plotly", ["none.npy", "--label", "y.txt", "--plot", "p.html"], "p.html needs plotly"),
         ("h5py", ["X.h5", "--label", "y"], "X.h5 needs h5py"),
         ("anndata", ["X.h5ad", "--label", "y"], "X.h5ad needs anndata"),
-        ("torch", ["X.npy", "--label", "y.txt", "--backend", "torch"], "--backend='torch' needs"),
-        ("cupy", ["X.npy", "--label", "y.txt", "--backend", "cupy"], "--backend='cupy' needs"),
+        (
+            "torch",
+            ["none.npy", "--label", "y.txt", "--backend", "torch"],
+            "--backend='torch' needs",
+        ),
+        ("cupy", ["none.npy", "--label", "y.txt", "--backend", "cupy"], "--backend='cupy' needs"),
     ],
 )
-def test_a_missing_library_is_named_with_its_remedy_before_any_work(
-    missing, call, message, folder, full
-):
-    save(folder / "X.npy", full)
+def test_a_missing_library_is_named_with_its_remedy_before_any_work(missing, call, message, folder):
     (folder / "X.h5").write_text("not looked into")
     (folder / "X.h5ad").write_text("not looked into")
     extras = {"h5py": "anndata", "anndata": "anndata", "torch": "torch", "cupy": "cupy-cuda12"}

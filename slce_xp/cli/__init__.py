@@ -113,6 +113,11 @@ def _quiet_pipe() -> Iterator[None]:
             yield
         finally:
             print(end="", flush=True)
-    except BrokenPipeError:
-        # What is still buffered would be written, and fail, when the process ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:
+        try:
+            print(end="", flush=True)
+        except OSError:
+            # What is still buffered would be written, and fail, when the process ends.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if not isinstance(error, BrokenPipeError):
+            raise

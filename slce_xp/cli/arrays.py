@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import zipfile
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +45,7 @@ def read_hdf5(path: Path, chosen: Chosen) -> Table:
     try:
         file = h5py.File(path, "r")  # stays open: rows are read when they are needed
     except OSError as error:
-        if isinstance(error, PermissionError):
+        if isinstance(error, (PermissionError, MemoryError)):
             raise
         raise damaged(path, "HDF5", error) from error
     sets: dict[str, Any] = {}
@@ -67,7 +67,7 @@ def read_h5ad(path: Path, chosen: Chosen) -> Table:
     try:
         adata = anndata.read_h5ad(path, backed="r" if in_blocks else None)
     except Exception as error:  # of whatever is inside
-        if isinstance(error, PermissionError):
+        if isinstance(error, (PermissionError, MemoryError)):
             raise
         raise damaged(path, ".h5ad", error) from error
     obs = [str(name) for name in adata.obs.columns]
@@ -92,6 +92,11 @@ def _layer(adata: Any, chosen: Chosen, path: Path, in_blocks: bool) -> Any:
         raise TableError(f"{path} has no X; choose a layer with --data: {some(layers)}")
     else:
         X = adata.X
+    if hasattr(X, "check_format"):
+        try:
+            X.check_format()  # indices that point nowhere would end the process
+        except ValueError as error:
+            raise damaged(path, ".h5ad", error) from error
     if getattr(X, "format", "csr") == "csr":
         return X
     if in_blocks:
@@ -108,8 +113,8 @@ def _load(path: Path, in_blocks: bool = False) -> Any:
         if isinstance(found, np.lib.npyio.NpzFile):
             with found:
                 return dict(found)
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        if isinstance(error, PermissionError):
+    except Exception as error:  # of whatever is inside
+        if isinstance(error, (PermissionError, MemoryError)):
             raise
         raise damaged(path, path.suffix.lower(), error) from error
     if path.suffix.lower() == ".npz":
@@ -203,6 +208,8 @@ def _choose(X: Any, names: Any, chosen: Chosen, path: Path) -> tuple[Any, Any, t
         if chosen.drop:
             raise TableError(f"{path} has no names of columns, so none can be dropped by --drop")
         return X, None, ()
+    # Labels and ids stand beside these columns, and may be called as one of them.
+    chosen = dataclasses.replace(chosen, label=None, ids=None)
     chosen_names, passed_over = features(list(names), chosen, path)
     position = {name: i for i, name in enumerate(map(str, names))}
     indices = np.array([position[name] for name in chosen_names], dtype=np.int64)

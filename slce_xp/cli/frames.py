@@ -152,8 +152,8 @@ def read_parquet(path: Path, chosen: Chosen) -> Table:
     try:
         check_distinct(parquet.read_schema(path).names, path)
         frame = pandas.read_parquet(path, engine="pyarrow")
-    except (OSError, ValueError) as error:
-        if isinstance(error, (PermissionError, TableError)):
+    except Exception as error:  # of whatever is inside
+        if isinstance(error, (PermissionError, MemoryError, TableError)):
             raise
         raise damaged(path, ".parquet", error) from error
     frame.columns = [str(name) for name in frame.columns]

@@ -175,6 +175,10 @@ def features(names: Sequence[str], chosen: Chosen, path: Path) -> tuple[list[str
             f"{path} must have the {len(wanted)} columns that the model was fitted to; it has no "
             f"{some(absent)}{nearest(absent[0], names)}"
         )
+    for name in others.intersection(wanted):
+        raise TableError(
+            f"{path}: {name!r} is a feature of the model; name another --id or --label"
+        )
     used = {*wanted, *others}
     return wanted, tuple(name for name in names if name not in used)
 
