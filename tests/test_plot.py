@@ -397,7 +397,7 @@ def test_bars_are_the_largest_entries_with_their_signs():
     row = MODEL.components[1]
     largest = np.argsort(-np.abs(row))[:3]
     np.testing.assert_allclose([bar.get_width() for bar in ax.patches], row[largest])
-    assert [t.get_text() for t in ax.get_yticklabels()] == [f"feature {j}" for j in largest]
+    assert [t.get_text() for t in ax.get_yticklabels()] == [f"feature {j + 1}" for j in largest]
     bottom, top = ax.get_ylim()
     assert bottom > top  # the largest on top
     colours = {to_hex(bar.get_facecolor()) for bar in ax.patches if bar.get_width() > 0}

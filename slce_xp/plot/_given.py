@@ -79,7 +79,7 @@ def feature_names(names: Iterable[Any] | None, model: Model) -> list[str]:
     if names is None:
         names = model.feature_names
     if names is None:
-        return [f"feature {j}" for j in range(d)]
+        return [f"feature {j + 1}" for j in range(d)]
     found = list(names)
     if len(found) != d:
         raise ValueError(f"names must name each feature of the model, {d} in all; got {len(found)}")

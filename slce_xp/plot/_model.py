@@ -123,7 +123,7 @@ def loadings(
     ----------
     model : Model or fitted SLCE
     names : d names, optional
-        Of the features; those that the model knows by default.
+        Of the features; those that the model knows by default, or numbers from 1.
     top : int
         How many features to show of each component, those of largest magnitude.
     shape : (height, width), optional
