@@ -229,7 +229,8 @@ class Model:
         lower = "all of them lower" if positive == k else f"{positive} of them lower"
         return "\n".join(
             [
-                f"SLCE model: {self.n_features} features → {k} component{'s' * (k != 1)}",
+                f"SLCE model: {self.n_features} features → {k} component{'s' * (k != 1)}"
+                + (", of scaled columns" if self.scale is not None else ""),
                 f"  fitted on    {self.n_samples} samples of {len(self.classes)} classes"
                 + (f", {self.n_unlabeled} without a label" if self.n_unlabeled else ""),
                 f"  solved by    {self.solver} form{self._effort()}, {self._place}, "
@@ -261,7 +262,8 @@ class Model:
 
         .. math:: Z = (X - 1 m^T)\, A , \qquad A = \text{components}^T , \; m = \text{mean}
 
-        Columns are divided by `scale` first, where the model has one.
+        Columns are divided by `scale` first, where the model has one. A sample with a missing value
+        has no embedding: its row is NaN. Nothing is recorded for gradients.
 
         Parameters
         ----------

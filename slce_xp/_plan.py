@@ -182,10 +182,12 @@ class Plan:
             data = f"{size} in memory" if self.where == MEMORY else f"{size} in chunks on a cluster"
         lines = [
             f"plan for {self.n_samples} samples × {self.n_features} features, "
-            f"{self.n_classes} classes, {self.dtype} → {self.n_components} components",
+            f"{self.n_classes} classes, {self.dtype} → {self.n_components} "
+            f"component{'s' * (self.n_components != 1)}",
             f"  X       {data}",
             f"  form    {self.form}{block}: {self.reason}",
-            f"  work    {self.flops:.2g} flops, about {self.passes} passes over X",
+            f"  work    {self.flops:.2g} flops, about {self.passes} "
+            f"pass{'es' * (self.passes != 1)} over X",
             f"  memory  {format_bytes(beside)} beside X "
             f"and {format_bytes(self.host_bytes)} on the host",
         ]

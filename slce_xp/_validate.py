@@ -22,10 +22,12 @@ def as_matrix(X: Any, *, name: str = "X") -> Array:
     array = _as_array(X, name)
     shape = tuple(array.shape)
     if len(shape) != 2:
-        remedy = f"{name}.reshape(-1, 1)" if len(shape) == 1 else f"{name}.reshape(n, -1)"
+        remedy = f"images into rows: {name}.reshape(n, -1)"
+        if len(shape) == 1:
+            remedy = f"one sample: {name}.reshape(1, -1), or one feature: {name}.reshape(-1, 1)"
         raise ValueError(
             f"{name} must be two-dimensional (samples × features); got shape {shape}. "
-            f"For one feature per sample or for images, reshape: {remedy}"
+            f"Reshape {remedy}"
         )
     if _xp.working_dtype(array) is None:
         raise TypeError(_no_numbers(array, name))
@@ -54,6 +56,11 @@ def _as_array(X: Any, name: str) -> Array:
         return _frame_to_numpy(X, name)
     if hasattr(X, "column_names") and hasattr(X, "columns"):
         return _table_to_numpy(X, name)
+    if hasattr(X, "obs") and hasattr(X, "var"):
+        raise TypeError(
+            f"{name} must be a matrix; got an {type(X).__name__} of cells, which has several. Pass "
+            f"one, such as {name}.X, or fit with slce_xp.anndata.slce"
+        )
     if _xp.is_sparse(X):
         return _xp.Sparse.of(X) if len(X.shape) == 2 else X
     if _is_sparse(X):

@@ -106,10 +106,7 @@ def describe_backend(name: str) -> str:
         place = find_place(name)
     except (ImportError, RuntimeError, ValueError) as error:
         return _first_line(error)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of devices that are tried and not there
-        devices = dict.fromkeys(map(device_name, [place.device, *_devices(place.xp)]))
-    return ", ".join(devices)
+    return ", ".join(dict.fromkeys(map(device_name, [place.device, *_devices(place.xp)])))
 
 
 def _load(name: str) -> ModuleType:
@@ -190,7 +187,9 @@ def _devices(xp: ModuleType) -> list[Any]:
     try:
         if compat.is_jax_namespace(xp):
             return list(_jax().devices())
-        return [d for d in xp.__array_namespace_info__().devices() if str(d) != "meta"]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of devices that are tried and not there
+            return [d for d in xp.__array_namespace_info__().devices() if str(d) != "meta"]
     except Exception:  # a list of devices is only there to help the message
         return []
 

@@ -248,10 +248,12 @@ def test_the_legend_covers_no_samples():
 def test_names_on_the_same_spot_are_pushed_apart_or_moved_to_a_legend():
     rng = np.random.default_rng(0)
     Z = rng.normal(size=(60, 2))
-    ax = plot.points(Z, np.arange(60) % 3)
-    boxes = [text.get_window_extent() for text in ax.texts]
-    assert len(boxes) == 3
-    assert not any(a.overlaps(b) for i, a in enumerate(boxes) for b in boxes[:i])
+    for scale, shift in ((1, 0), (80, 300), (0.01, 0)):  # whatever the limits of new axes are
+        ax = plot.points(scale * Z + shift, np.array(["ant", "bee", "cicada"])[np.arange(60) % 3])
+        ax.figure.canvas.draw()
+        boxes = [text.get_window_extent() for text in ax.texts]
+        assert len(boxes) == 3
+        assert not any(a.overlaps(b) for i, a in enumerate(boxes) for b in boxes[:i])
     Z[0] = 1000
     ax = plot.points(Z, np.arange(60) % 30)
     assert not ax.texts

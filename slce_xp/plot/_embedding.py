@@ -202,6 +202,7 @@ def _label_medians(ax: Any, Z: np.ndarray, codes: np.ndarray, groups: Groups) ->
     if Z.shape[1] == 3 or not 0 < len(used) <= 40:
         return False
     size = 11 if len(used) <= 10 and inches(ax)[0] > 3.5 else 8
+    ax.autoscale_view()  # otherwise done when drawn, and names would be moved by false positions
     texts = []
     for code in used:
         colour = groups.colours[code]
