@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import numbers
 import os
 from types import ModuleType
@@ -321,6 +322,9 @@ class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  #
         return self.__dict__[name]
 
     def _adopt(self, model: Model) -> SLCE:
+        names = getattr(self, "feature_names_in_", None)
+        if names is not None:  # the model was given the bare numbers
+            model = dataclasses.replace(model, feature_names=np.array(names, dtype=np.str_))
         self.model_ = model
         for name, field in _FITTED.items():
             setattr(self, name, getattr(model, field))

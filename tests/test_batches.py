@@ -296,6 +296,7 @@ def test_frames_keep_their_names():
     slce = SLCE().set_output(transform="pandas").partial_fit(frame[:150], Y[:150])
     slce.partial_fit(frame[150:], Y[150:])
     assert list(slce.transform(frame).columns) == ["slce0", "slce1", "slce2"]
+    assert list(slce.model_.feature_names) == list(frame.columns)
     with pytest.raises(ValueError, match="feature names"):
         slce.partial_fit(frame[frame.columns[::-1]], Y)
 

@@ -299,6 +299,16 @@ def test_frames_in_frames_out(library, fitted):
         estimator.transform(frame[list("edcba")])
 
 
+def test_a_saved_estimator_knows_its_columns(tmp_path):
+    estimator = SLCE().fit(FRAME, Y)
+    estimator.save(tmp_path / "slce.npz")
+    model = slce_xp.load(tmp_path / "slce.npz")
+    assert list(model.feature_names) == list("abcde")
+    with pytest.raises(ValueError, match="column 0 is 'e', not 'a'"):
+        model.transform(FRAME[list("edcba")])
+    assert estimator.fit(X, Y).model_.feature_names is None
+
+
 def test_an_index_is_kept():
     frame = FRAME.set_index(np.arange(100, 160))
     found = SLCE().set_output(transform="pandas").fit_transform(frame, pd.Series(Y))
@@ -395,6 +405,7 @@ def test_to_moves_a_fitted_estimator(xp, fitted):
     assert moved is not fitted
     assert moved.get_params() == fitted.get_params()
     assert list(moved.feature_names_in_) == list("abcde")
+    assert list(moved.model_.feature_names) == list("abcde")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # arrays have no names, as scikit-learn says
         z = moved.transform(xp.array(X))
