@@ -474,12 +474,25 @@ class Model:
         """
         if self.scale is not None:
             raise ValueError("the model has a scale already; unscale the one that was fitted")
+        if not _xp.is_array(scale):
+            raise TypeError(
+                f"scale must be an array; got {type(scale).__name__}. Convert it, as with "
+                "numpy.asarray"
+            )
+        _validate.check_same_place(scale, self._place, "scale")
         if tuple(scale.shape) != (self.n_features,):
             raise ValueError(
                 f"scale must have one number for each of {self.n_features} features; got shape "
                 f"{tuple(scale.shape)}"
             )
         scale = self._place.xp.astype(scale, self.mean.dtype, copy=False)
+        values = _xp.to_host(scale)
+        wrong = np.flatnonzero(~(np.isfinite(values) & (values > 0)))
+        if wrong.size:
+            raise ValueError(
+                f"scale must be positive and finite; got {values[wrong[0]]} for feature "
+                f"{wrong[0]}. Use 1 for a column that does not vary"
+            )
         return dataclasses.replace(
             self, mean=self.mean * scale, centroids=self.centroids * scale, scale=scale
         )

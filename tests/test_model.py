@@ -442,6 +442,14 @@ def test_a_file_of_a_newer_release_asks_for_an_upgrade(saved):
         slce_xp.load(saved)
 
 
+def test_a_file_of_format_1_opens_without_scale_and_names(saved):
+    rewrite(saved, {"version": 1})
+    model = slce_xp.load(saved)
+    assert model.scale is None
+    assert model.feature_names is None
+    np.testing.assert_array_equal(model.transform(X), slce_xp.fit(X, CODES).transform(X))
+
+
 # ---------------------------------------------------------------- scaled columns
 
 
@@ -459,11 +467,29 @@ def test_a_model_of_scaled_columns_takes_columns_as_they_are(xp, dtype, tmp_path
     for other in (model.to("numpy"), slce_xp.load(tmp_path / "model.npz")):
         np.testing.assert_allclose(other.transform(X.astype(dtype)), expected, **close)
         np.testing.assert_allclose(other.mean, X.mean(axis=0), rtol=10 * TOLERANCE[dtype])
+        centroids = [X[code == CODES].mean(axis=0) for code in np.unique(CODES)]
+        np.testing.assert_allclose(other.centroids, centroids, rtol=10 * TOLERANCE[dtype])
         np.testing.assert_allclose(
             other.eigenvalue_bounds,
             scaled.to("numpy").eigenvalue_bounds,
             rtol=100 * TOLERANCE[dtype],
         )
+
+
+@pytest.mark.parametrize("value", [0.0, -1.0, np.nan, np.inf])
+def test_a_scale_is_positive(xp, value):
+    model = slce_xp.fit(xp.array(X), CODES)
+    with pytest.raises(ValueError, match=rf"positive and finite; got {value} for feature 2\."):
+        model.unscaled(xp.array(np.array([1.0, 2.0, value, 4.0])))
+
+
+def test_a_scale_is_an_array_where_the_model_is(xp):
+    model = slce_xp.fit(xp.array(X), CODES)
+    with pytest.raises(TypeError, match="scale must be an array; got list"):
+        model.unscaled([1.0, 2.0, 3.0, 4.0])
+    if xp.name != "numpy":
+        with pytest.raises(ValueError, match="scale must be where the model is"):
+            model.unscaled(np.ones(4))
 
 
 def test_a_scale_is_for_every_feature_and_given_once():
