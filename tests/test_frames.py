@@ -49,9 +49,22 @@ def test_a_model_knows_the_names_of_its_columns_and_refuses_others(make, tmp_pat
     turned = make({name: COLUMNS[name] for name in ["width", "length", "nnz", "columns"]})
     with pytest.raises(ValueError, match=r"column 0 is 'width', not 'length'\. Choose them"):
         model.transform(turned)
+    last = make({name: COLUMNS[name] for name in [*NAMES[:-2], NAMES[-1], NAMES[-2]]})
+    with pytest.raises(ValueError, match=rf"column {len(NAMES) - 2} is '{NAMES[-1]}'"):
+        model.transform(last)
+    with pytest.raises(ValueError, match="X must have 4 columns"):
+        model.transform(make({name: COLUMNS[name] for name in NAMES[:2]}))
     assert model.transform(X).shape == (N, 2)
     assert MODEL.feature_names is None
     assert MODEL.transform(turned).shape == (N, 2)
+
+
+@pytest.mark.parametrize("names", [range(4), ["length", "width", "nnz", 3]])
+def test_columns_that_are_not_all_called_by_text_have_no_names(names):
+    frame = pd.DataFrame(X, columns=names)
+    model = slce_xp.fit(frame, Y)
+    assert model.feature_names is None
+    assert model.transform(frame[frame.columns[::-1]]).shape == (N, 2)
 
 
 @libraries
