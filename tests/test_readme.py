@@ -7,6 +7,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
 
 import pytest
 
@@ -57,9 +58,24 @@ def test_snippets_run_and_print_what_is_shown(blocks, request, tmp_path, monkeyp
     assert {"python", "sh"} <= set(ran)
 
 
-def test_make_targets_exist(blocks, request):
-    makefile = (request.config.rootpath / "Makefile").read_text(encoding="utf-8")
-    named = re.findall(r"^make ([\w-]+)", "".join(c for _, c in blocks), flags=re.MULTILINE)
-    assert named
+def test_make_targets_exist(request):
+    root = request.config.rootpath
+    text = (root / "README.md").read_text(encoding="utf-8")
+    makefile = (root / "Makefile").read_text(encoding="utf-8")
+    named = set(re.findall(r"(?:^|`)make\s+([\w-]+)", text, flags=re.MULTILINE))
+    assert {"demo", "test", "docs", "paper"} <= named  # in blocks, in a line, across two lines
     for target in named:
-        assert re.search(rf"^{target}:", makefile, flags=re.MULTILINE)
+        assert re.search(rf"^{target}:", makefile, flags=re.MULTILINE), target
+
+
+def test_extras_exist(request):
+    root = request.config.rootpath
+    project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    known = set(project["optional-dependencies"])
+    sources = [root / "README.md", root / "CHANGELOG.md", *(root / "slce_xp").rglob("*.py")]
+    text = "".join(path.read_text(encoding="utf-8") for path in sources)
+    named = re.findall(r"(?:slce-xp|\.)\[([a-z][\w,-]*)\]'", text)
+    assert {"cli", "html", "plot", "sklearn"} <= set(named)
+    assert {extra for entry in named for extra in entry.split(",")} <= known
+    listed = re.search(r"Further extras: (.+?)\.\n", text, flags=re.DOTALL)[1]
+    assert {*re.findall(r"`([\w-]+)`", listed), "cli", "demo"} == known  # demo: make demo has it
