@@ -139,6 +139,17 @@ def test_two_classes_have_a_row_each():
     assert legend_names(ax) == []
 
 
+def test_samples_without_a_label_lie_under_the_others_which_are_mixed():
+    y = NAMES.astype(object)
+    y[::2] = None
+    (collection,) = filled(plot.embedding(MODEL, X, y))
+    colours = [to_hex(c) for c in collection.get_facecolor()]  # in the order of drawing
+    assert set(colours[:45]) == {_looks.GREY.lower()}
+    changes = np.sum(np.array(colours[45:-1]) != np.array(colours[46:]))
+    assert _looks.GREY.lower() not in colours[45:]
+    assert changes > 10  # class after class, there would be two
+
+
 def test_without_labels_all_is_grey():
     ax = plot.embedding(MODEL, X)
     (collection,) = ax.collections
