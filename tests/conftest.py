@@ -3,6 +3,7 @@
 import collections
 import contextlib
 import os
+import signal
 from dataclasses import dataclass, field
 
 # Tests run side by side on small matrices: threads of the BLAS would only wait for each other.
@@ -10,6 +11,9 @@ for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(variable, "1")
 # Pictures are drawn in memory: no test needs a screen, or opens a window where there is one.
 os.environ.setdefault("MPLBACKEND", "Agg")
+# A shell starts what runs in its background with Ctrl-C ignored: processes of tests would, too.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 import host_reads
 import hypothesis
