@@ -17,9 +17,11 @@ from types import SimpleNamespace
 import numpy as np
 import oracle
 import pytest
+import scipy.sparse
 
 import slce_xp
 from slce_xp.cli import _in_options, main
+from slce_xp.cli.accuracy import cross_validated
 from slce_xp.cli.outputs import write_picture
 from slce_xp.cli.table import Table
 
@@ -271,8 +273,6 @@ def save(path, full):
             frame["cultivar"] = frame.cultivar.astype("category")
             frame.set_index(np.array([f"s{i}" for i in range(len(full))])).to_parquet(path)
         case "dense.h5ad" | "csr.h5ad" | "csc.h5ad":
-            import scipy.sparse
-
             kind = {"d": np.array, "csr": scipy.sparse.csr_matrix, "csc": scipy.sparse.csc_matrix}
             obs = pandas.DataFrame({"cultivar": y}, index=[f"s{i}" for i in range(len(y))])
             adata = pytest.importorskip("anndata").AnnData(
@@ -404,6 +404,25 @@ def test_overlapping_classes_have_an_embedding_without_components_and_no_picture
     assert (tmp_path / "l.csv").read_text() == "feature\na\nb\nc\nd\n"
     works(tmp_path, "transform", "m.npz", "t.csv", "-o", "Z.npy")
     assert np.load(tmp_path / "Z.npy").shape == (60, 0)
+
+
+@pytest.mark.parametrize("is_scaled", [True, False])
+def test_sparse_tables_are_cross_validated_as_dense_ones(is_scaled, full):
+    X, y = full.iloc[:, :-1].to_numpy() * [1.0, 0.0, *[1.0] * 11], full.cultivar.to_numpy(dtype=str)
+    dense = cross_validated(X, y, 2, 5, is_scaled)
+    sparse = cross_validated(scipy.sparse.csr_array(X), y, 2, 5, is_scaled)
+    assert dense.pca != dense.slce
+    assert sparse == dense
+
+
+def test_a_file_larger_than_half_of_the_memory_is_read_in_blocks(full, tmp_path, monkeypatch):
+    save(tmp_path / "X.npy", full)
+    size = (tmp_path / "X.npy").stat().st_size
+    for memory, in_blocks in ((2 * size, False), (2 * size - 2, True), (None, False)):
+        monkeypatch.setattr("slce_xp.cli.table.machine_memory", lambda memory=memory: memory)
+        done = here(tmp_path, "fit", "X.npy", "--label", "y.txt", "--scale")
+        assert done.returncode == 0
+        assert ("the table is read in blocks" in done.stdout) == in_blocks
 
 
 def test_a_class_of_one_sample_is_fitted_and_not_cross_validated(full, tmp_path):
