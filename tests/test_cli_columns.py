@@ -149,3 +149,16 @@ def test_chosen_rows_can_be_made_ready(X):
     expected = np.where(np.isnan(X[:, [2, 0]]), [5.0, 6.0], X[:, [2, 0]])
     np.testing.assert_array_equal(rows[0:101], expected)
     np.testing.assert_array_equal(rows[7:9], expected[7:9])
+
+
+def test_an_entry_that_is_stored_in_several_parts_is_their_sum():
+    parts = (
+        np.array([3.0, 4.0, -2.0, 1.0, 5.0]),
+        np.array([0, 0, 1, 1, 0]),
+        np.array([0, 3, 4, 5, 5]),
+    )
+    X = scipy.sparse.csr_array(parts, shape=(4, 2))
+    found, expected = columns.statistics(X), X.toarray()
+    np.testing.assert_allclose(found.mean, expected.mean(axis=0))
+    np.testing.assert_allclose(found.std, expected.std(axis=0))
+    assert len(X.data) == 5  # X is as it was

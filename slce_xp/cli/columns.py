@@ -139,7 +139,13 @@ def _blocks(X: Any) -> Iterator[Any]:
         rows = n or 1  # its sums make nothing larger than its values
     for start in range(0, n, rows):
         block = X[start : start + rows]
-        yield block if _xp.is_sparse(block) else np.asarray(block)
+        if _xp.is_sparse(block):
+            if not block.has_canonical_format:  # an entry may be stored as a sum of several
+                block = block.copy()
+                block.sum_duplicates()
+            yield block
+        else:
+            yield np.asarray(block)
 
 
 def _present_sums(block: Any, term: Any, centre: np.ndarray | None = None) -> tuple[Any, Any]:
