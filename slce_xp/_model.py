@@ -333,6 +333,8 @@ class Model:
 
         .. math:: Z A^T + 1 m^T
 
+        Columns of :math:`Z A^T` are multiplied by `scale`, where the model has one.
+
         Parameters
         ----------
         Z : array, shape (n, k)
@@ -363,6 +365,8 @@ class Model:
         r"""Project samples onto the subspace, in input coordinates.
 
         .. math:: (X - 1 m^T) A A^T + 1 m^T
+
+        Between scaled columns, where the model has a `scale`.
 
         Parameters
         ----------
