@@ -27,7 +27,7 @@ from slce_xp.plot._looks import COLOURS
 
 Load = Callable[[str], tuple[np.ndarray, np.ndarray]]
 
-BLUE, ORANGE, GREEN, RED, PURPLE, SKY, BLACK, *_ = COLOURS = COLOURS
+BLUE, ORANGE, GREEN, RED, PURPLE, _, BLACK, *_ = COLOURS
 MARKERS = "osD^vPX*"
 WIDTH = 3.5  # inches: a column
 STYLE = {
