@@ -531,6 +531,7 @@ def test_what_is_refused_leaves_no_figure():
         (lambda: plot.loadings(MODEL, top=0), ValueError, "top must be"),
         (lambda: plot.loadings(MODEL, shape=(2, 2)), ValueError, "shape must be .* 6 pixels"),
         (lambda: plot.loadings(MODEL, shape=(6,)), ValueError, "shape must be"),
+        (lambda: plot.loadings(MODEL, shape=6), ValueError, "shape must be .* got 6"),
         (lambda: plot.loadings(MODEL, axes=[flat]), ValueError, "one Axes for each .* 2 in all"),
         (lambda: plot.loadings(MODEL, components=[2]), ValueError, "indices from 0 to 1"),
     ]

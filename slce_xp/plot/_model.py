@@ -151,10 +151,10 @@ def loadings(
     chosen = as_components(components, model.n_components, most=None, default=6)
     top = as_count(top, "top", 1)
     names = feature_names(names, model)
-    if shape is not None and (len(shape) != 2 or np.prod(shape) != model.n_features):
+    if shape is not None and (np.shape(shape) != (2,) or np.prod(shape) != model.n_features):
         raise ValueError(
             f"shape must be (height, width) of images of {model.n_features} pixels, as many as the "
-            f"model has features; got {tuple(shape)}"
+            f"model has features; got {shape!r}"
         )
     own = axes is None
     panels = new_grid(len(chosen), shape) if own else np.array(axes, dtype=object).ravel()
