@@ -25,7 +25,7 @@ from slce_xp.cli.accuracy import cross_validated
 from slce_xp.cli.outputs import write_picture
 from slce_xp.cli.table import Table
 
-pty, resource = pytest.importorskip("pty"), pytest.importorskip("resource")  # not on Windows
+pty = pytest.importorskip("pty")  # not on Windows, nor is resource
 pandas = pytest.importorskip("pandas")
 pytest.importorskip("pyarrow")
 datasets = pytest.importorskip("sklearn.datasets")
@@ -39,6 +39,13 @@ def environment(*paths, **variables):
     path = os.pathsep.join(map(str, (*paths, ROOT)))
     buffered = {"PYTHONUNBUFFERED": ""}  # as users have it, whatever the tests run in
     return {**os.environ, "PYTHONPATH": path, "COLUMNS": "100", **buffered, **variables}
+
+
+def hooked(folder, code):
+    """The environment of a process that runs this code before anything else."""
+    (folder / "hook").mkdir()
+    (folder / "hook/sitecustomize.py").write_text(code)
+    return environment(folder / "hook", PYTHONDONTWRITEBYTECODE="1")
 
 
 def slce(folder, *arguments, options=(), **how):
@@ -739,18 +746,18 @@ def test_force_replaces(folder):
 def test_a_full_disk_leaves_nothing_and_changes_nothing(call, folder):
     pytest.importorskip("matplotlib")
     (folder / call[1]).write_bytes(b"precious")
+    # Not by preexec_fn: it forks this process, of which JAX warns where it has threads.
+    env = hooked(folder, "import resource as r\nr.setrlimit(r.RLIMIT_FSIZE, (512, 512))\n")
     text = refused(
         folder, "fit", "full.csv", "--label", "cultivar", "--scale", "--folds", "0", "--force",
-        *call, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (512, 512)),
+        *call, env=env,
     )  # fmt: skip
     assert f"{call[1]} could not be written" in text
 
 
 def test_an_interrupt_while_a_file_is_written_leaves_nothing(folder):
     hook = "import os, signal\nos.replace = lambda *_: os.kill(os.getpid(), signal.SIGINT)\n"
-    (folder / "hook").mkdir()
-    (folder / "hook/sitecustomize.py").write_text(hook)
-    env = environment(folder / "hook", PYTHONDONTWRITEBYTECODE="1")
+    env = hooked(folder, hook)
     before = contents(folder)
     call = ["--folds", "0", "--scale", "--embedding", "e.csv"]
     done = slce(folder, "fit", "full.csv", "--label", "cultivar", *call, env=env)
