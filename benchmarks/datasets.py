@@ -199,7 +199,7 @@ def parse_usps(path: Path) -> Samples:
         raise ValueError(f"{path.name}: data must be pixels × samples × digits, is {data.shape}")
     n_digits = data.shape[2]
     X = data.transpose(2, 1, 0).reshape(-1, data.shape[0]) / 255.0
-    return X, np.repeat(np.arange(n_digits), data.shape[1])
+    return X, np.repeat((np.arange(n_digits) + 1) % 10, data.shape[1])
 
 
 def parse_mnist(*paths: Path) -> Samples:

@@ -15,6 +15,8 @@ from scipy import sparse
 
 from benchmarks import datasets
 
+_REAL = "; where SLCE_XP_DATA names a folder with {}.npz, real ones."
+
 
 class Expression(NamedTuple):
     """Expression of genes, and where it comes from.
@@ -42,7 +44,7 @@ def tissues() -> Expression:
     except datasets.MissingDataError:
         sizes = {"primary tumour": 150, "recurrent tumour": 2, "normal tissue": 50}
         counts, y, genes = _simulate(sizes, n_genes=6000, n_markers=60, depth=1e6, spread=0.3)
-        told = f"Simulated counts of {counts.shape[0]} tissues: tcga_luad.npz is not here."
+        told = f"Simulated counts of {counts.shape[0]} tissues{_REAL.format('tcga_luad')}"
         return Expression(np.log2(counts + 1.0), y, genes, told)
     told = "Lung adenocarcinoma of The Cancer Genome Atlas (tcga_luad): real data."
     return Expression(X, np.array([kinds[label] for label in y]), _gene_names("tcga_luad"), told)
@@ -55,7 +57,7 @@ def cells() -> Expression:
     except datasets.MissingDataError:
         sizes = {f"type {j + 1}": size for j, size in enumerate((500, 400, 300, 200, 100, 50))}
         counts, y, genes = _simulate(sizes, n_genes=2000, n_markers=40, depth=250, spread=0.5)
-        told = f"Simulated counts of {counts.shape[0]} cells: worm_neuron.npz is not here."
+        told = f"Simulated counts of {counts.shape[0]} cells{_REAL.format('worm_neuron')}"
         return Expression(sparse.csr_matrix(counts), y, genes, told)
     told = "Neurons of the worm C. elegans (worm_neuron): real data."
     kinds = np.array([f"type {label:02d}" for label in y])

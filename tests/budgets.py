@@ -173,7 +173,7 @@ def rows(backend):
 def table():
     """Markdown: host reads, and peaks on each device that is here."""
     columns = {}
-    for label, name in {"torch-device": "Torch's double", "cupy": "CuPy"}.items():
+    for label, name in {"torch-device": "simulated Torch device", "cupy": "CuPy"}.items():
         with contextlib.suppress(BaseException), make_backend(label) as backend:
             columns[name] = list(rows(backend))
     first = next(iter(columns.values()))

@@ -65,8 +65,8 @@ def here(folder, *arguments):
     return SimpleNamespace(returncode=status, stdout=out.getvalue(), stderr=err.getvalue())
 
 
-def works(*arguments, **how):
-    done = slce(*arguments, **how)
+def works(*arguments, run=slce, **how):
+    done = run(*arguments, **how)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -182,8 +182,74 @@ def test_fit_prints_the_accuracy_that_pipelines_of_sklearn_have(fitted, wine):
         steps = SimpleImputer(), StandardScaler(), reducer, KNeighborsClassifier(5)
         shares.append(np.mean(cross_val_predict(make_pipeline(*steps), X, y, cv=folds) == y))
     line = next(line for line in fitted.text.splitlines() if "5-NN" in line)
-    assert f"{shares[0]:.1%} right in 2 components, PCA {shares[1]:.1%} (5-fold" in line
+    shares.append(wine.cultivar.value_counts(normalize=True).max())
+    slce, pca, largest = (f"{100 * share:.1f} %" for share in shares)
+    assert f"{slce} right in 2 components, PCA {pca}, always the largest class {largest}" in line
     assert shares[0] > 0.9
+
+
+def test_fit_tells_the_classes_and_why_there_are_few_folds(wine, tmp_path):
+    rare = wine.dropna()
+    rare = rare[~rare.cultivar.eq("barolo") | (rare.groupby("cultivar").cumcount() < 3)]
+    rare.to_csv(tmp_path / "rare.csv", index=False)
+    text = works(tmp_path, "fit", "rare.csv", "--label", "cultivar", "--id", "bottle", run=here)
+    counts = rare.cultivar.value_counts().sort_index()
+    assert ", ".join(f"{name} ({count})" for name, count in counts.items()) in text
+    assert "(3-fold cross-validation: class 'barolo' has 3 samples)" in text
+
+
+def test_what_is_hardly_meant_is_noted(wine, tmp_path):
+    numbered = wine.dropna().drop(columns="bottle")
+    numbered.insert(3, "row", np.arange(len(numbered)))
+    numbered.to_csv(tmp_path / "numbered.csv", index=False)
+    done = here(tmp_path, "fit", "numbered.csv", "--label", "cultivar")
+    assert done.returncode == 0
+    assert "'row' only numbers the rows" in done.stderr
+    assert "--drop row, or --id row" in done.stderr
+    done = here(tmp_path, "fit", "numbered.csv", "--label", "alcohol", "--drop", "cultivar")
+    assert re.search(r"'alcohol' has \d+ classes of \d+ samples; is it a label\?", done.stderr)
+    text = refused(
+        tmp_path, "fit", "numbered.csv", "--label", "row", "--drop", "cultivar", run=here
+    )
+    assert "'row' must name the classes of samples; it gives each of" in text
+
+
+def test_a_table_with_samples_in_columns_is_to_be_transposed(full, tmp_path):
+    full.T.add_prefix("W").to_csv(tmp_path / "wide.csv", index_label="gene")
+    text = refused(tmp_path, "fit", "wide.csv", "--label", "cultivar", run=here)
+    assert "'cultivar' is a row of wide.csv, and samples must be in rows; transpose" in text
+
+
+def test_codes_that_differ_in_zeros_are_different_classes(tmp_path):
+    rows = [f"{i},{i % 2},{code}" for i in range(9) for code in ("1", "01", "001")]
+    (tmp_path / "t.csv").write_text("a,b,y\n" + "\n".join(rows))
+    assert "classes      001 (9), 01 (9), 1 (9)" in works(tmp_path, "fit", "t.csv", "--label", "y")
+    numbers = [f"{i},{i % 3},{10 - i % 3}" for i in range(9)]
+    (tmp_path / "t.csv").write_text("a,b,y\n" + "\n".join(numbers))
+    text = works(tmp_path, "fit", "t.csv", "--label", "y", run=here)
+    assert "classes      8 (3), 9 (3), 10 (3)" in text  # in the order of numbers
+
+
+def test_matrices_that_are_not_read_are_told(full, tmp_path):
+    X = full.select_dtypes("number").to_numpy()
+    np.savez(tmp_path / "t.npz", X=X, log=np.log(1 + X), y=full.cultivar.to_numpy(dtype=str))
+    done = here(tmp_path, "fit", "t.npz", "--label", "y", "--model", "log.npz", "--data", "log")
+    assert "several matrices" not in done.stderr
+    done = here(tmp_path, "transform", "log.npz", "t.npz", "-o", "Z.csv")
+    assert "t.npz has several matrices; --data chooses 'log'" in done.stderr
+
+
+def test_transform_draws_new_samples(fitted, tmp_path):
+    pytest.importorskip("matplotlib")
+    call = ["--impute", "mean", "--label", "cultivar", "-o", tmp_path / "Z.csv"]
+    works(fitted.folder, "transform", "wine.npz", "wine.csv", *call, "--plot", tmp_path / "Z.png")
+    assert (tmp_path / "Z.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_mistyped_option_is_known_by_its_neighbour(tmp_path):
+    done = slce(tmp_path, "fit", "t.csv", "--label", "y", "--plt", "a.png")
+    assert done.returncode == 2
+    assert "--plt a.png; did you mean --plot?; see slce-xp fit --help" in done.stderr
 
 
 def test_each_step_of_a_new_user_tells_the_next_one(fitted):
@@ -331,10 +397,14 @@ def test_missing_values_are_filled_in_blocks_as_in_memory(wine, tmp_path):
 @pytest.mark.parametrize("missing", [False, True])
 @pytest.mark.parametrize(
     ("labels", "classes"),
-    [([0, 1, 2], [0, 1, 2]), ([0.5, 1.5, 2.5], [0.5, 1.5, 2.5]), ([True, False, True], [0, 1])],
+    [
+        ([0, 10, 2], [0, 2, 10]),
+        ([0.5, 1.5, 2.5], ["0.5", "1.5", "2.5"]),
+        ([True, False, True], ["False", "True"]),
+    ],
     ids=["integers", "floats", "booleans"],
 )
-def test_labels_keep_their_kind_also_where_some_are_missing(
+def test_whole_numbers_are_labels_as_such_and_all_else_as_it_is_written(
     labels, classes, missing, full, tmp_path
 ):
     names = ["barolo", "grignolino", "barbera"]
@@ -344,7 +414,7 @@ def test_labels_keep_their_kind_also_where_some_are_missing(
     call = ["--folds", "0", "--unlabeled", "use", "--model", "m.npz"]
     assert here(tmp_path, "fit", "t.csv", "--label", "cultivar", *call).returncode == 0
     found = slce_xp.load(tmp_path / "m.npz").classes
-    assert found.dtype.kind == np.array(labels).dtype.kind
+    assert found.dtype.kind == np.array(classes).dtype.kind
     assert list(found) == classes
 
 
@@ -556,7 +626,7 @@ def test_transform_finds_columns_by_name(fitted, wine, tmp_path):
     text = works(
         tmp_path, "transform", fitted.model, "other.tsv", "-o", "Z.parquet", "--id", "bottle"
     )
-    assert "passed over: 'cultivar', 'more'" in text
+    assert "ignored: 'cultivar', 'more' (no features of the model)" in text
     found = pandas.read_parquet(tmp_path / "Z.parquet")
     first = pandas.read_csv(fitted.folder / "wine_slce.csv").drop(columns="cultivar")
     pandas.testing.assert_frame_equal(found, first)
@@ -642,7 +712,11 @@ def test_plan_prints_the_plan(tmp_path):
         "--max-memory", "2GB", "--machine-memory", "16GB", "--dtype", "float32",
     )  # fmt: skip
     plan = slce_xp.plan(10**6, 20_000, 30, dtype="float32", max_memory="2GB", machine_memory="16GB")
-    assert text == f"{plan}\n  advice  {plan.advice}\n"
+    assert text == f"{plan}\n"
+    assert plan.advice in text
+    assert works(tmp_path, "plan", "--samples", "1e3", "--features", 10, "--classes", 3).startswith(
+        "plan for 1000 samples"
+    )
     call = ["plan", "--samples", 1, "--features", 10, "--classes", 3]
     assert "--samples must be an integer of at least 2; got 1" in refused(tmp_path, *call)
 
@@ -864,7 +938,7 @@ def test_without_scikit_learn_there_is_no_cross_validation(folder):
 def test_output_without_arrows_replaces_them(fitted):
     ascii_only = environment(PYTHONIOENCODING="ascii")
     text = works(fitted.folder, "inspect", "wine.npz", env=ascii_only)
-    assert text.startswith("SLCE model: 13 features \\u2192 2 components\n")
+    assert text.startswith("SLCE model: 13 features \\u2192 2 components, of scaled columns\n")
 
 
 @pytest.mark.parametrize("call", [["inspect", "wine.npz"], ["fit", "--help"]])

@@ -120,7 +120,7 @@ def test_mat_files(tmp_path):
     data = np.arange(4 * 3 * 2, dtype=np.uint8).reshape(4, 3, 2)
     savemat(tmp_path / "usps_all.mat", {"data": data})
     X, y = datasets.parse_usps(tmp_path / "usps_all.mat")
-    assert y.tolist() == [0, 0, 0, 1, 1, 1]
+    assert y.tolist() == [1, 1, 1, 2, 2, 2]
     np.testing.assert_allclose(X[4] * 255, data[:, 1, 1])
 
     savemat(tmp_path / "coil.mat", {"fea": np.eye(3), "gnd": np.array([[1], [1], [2]], np.uint8)})

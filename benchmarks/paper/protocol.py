@@ -205,8 +205,9 @@ class Results:
         return np.array([done[r].accuracy[place] for r in sorted(done)])
 
     def keep(self, cell: Cell, score: Score) -> None:
-        """Enter a score and write the file."""
-        self.scores[cell] = score
+        """Enter a score, as it is written: a report of the file says the same; write the file."""
+        accuracy = tuple(round(a, 3) for a in score.accuracy)
+        self.scores[cell] = Score(accuracy, float(f"{score.seconds:.3g}"))
         self.save()
 
     def save(self) -> None:
@@ -219,8 +220,8 @@ class Results:
                     "method": where[2],
                     "dimensions": dimensions(*where),
                     "repetitions": list(scores),
-                    "accuracy": [[round(a, 3) for a in s.accuracy] for s in scores.values()],
-                    "seconds": [float(f"{s.seconds:.3g}") for s in scores.values()],
+                    "accuracy": [s.accuracy for s in scores.values()],
+                    "seconds": [s.seconds for s in scores.values()],
                 }
             )
             for where, scores in self.rows()

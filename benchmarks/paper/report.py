@@ -376,6 +376,11 @@ def write(
             paper = ACCURACIES[1, "arcene", "SLCE", 1]
             lines += [f"Arcene in SLCE's first component alone: {estimate(one)} "
                       f"(paper: {paper[0]:.2f} ± {paper[1]:.2f}).", ""]  # fmt: skip
+        if experiment.left_out and any(tables.values()):
+            names = ", ".join(
+                f"{m} on {DATA_SETS[s].title}" for m, s in sorted(experiment.left_out)
+            )
+            lines += [f"Left out for the time it takes: {names}.", ""]
         if experiment.number == 3 and any(tables.values()):
             lines += ["The paper draws these accuracies and prints none; see the figure below. "
                       "Ritchie's methods are left out for the time they take.", ""]  # fmt: skip
@@ -385,8 +390,8 @@ def write(
     lines += ["## Where the paper is unclear, or public data are not as it says", ""]
     lines += [*described_otherwise(), UNCLEAR, *other_readings(results)]
     lines += ["## Seconds", "",
-              "Median of a repetition's fits and embeddings, one thread, two processes side by "
-              "side. Methods that choose something by cross-validation include that; those that "
+              "Median of a repetition's fits and embeddings, one thread each. "
+              "Methods that choose something by cross-validation include that; those that "
               "are not nested are fitted for each number of dimensions.", "",
               *seconds_table(results)]  # fmt: skip
     lines += ["## Figures", ""]

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from slce_xp.cli.commands import COMMANDS
-from slce_xp.cli.options import parser
+from slce_xp.cli.options import parse
 from slce_xp.cli.table import TableError
 
 # What the library calls parameters, a user of the command knows as options.
@@ -57,7 +57,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     debug = False
     try:
         with warnings.catch_warnings(), _quiet_pipe():
-            arguments = parser().parse_args(argv)
+            arguments = parse(argv)
             debug = arguments.debug
             warnings.simplefilter("ignore")  # of other libraries, which users can do nothing about
             warnings.filterwarnings("always", category=UserWarning, module=r"slce_xp\.")

@@ -19,7 +19,9 @@ class Accuracy(NamedTuple):
 
     slce: float
     pca: float
+    largest: float  # of always saying the largest class
     folds: int
+    why: str = ""  # there are fewer than asked for
 
 
 def cross_validated(
@@ -47,9 +49,11 @@ def cross_validated(
         Or why there is none.
     """
     classes, counts = np.unique(y, return_counts=True)
-    folds = min(folds, int(counts.min()))
-    if folds < 2:
-        return f"class {str(classes[counts.argmin()])!r} has one sample only"
+    smallest, least = str(classes[counts.argmin()]), int(counts.min())
+    if least < 2:
+        return f"class {smallest!r} has one sample only"
+    why = f": class {smallest!r} has {least} samples" if least < folds else ""
+    folds = min(folds, least)
     if n_components == 0:
         return "there are no components"
     from sklearn.model_selection import StratifiedKFold  # it takes a second
@@ -67,7 +71,7 @@ def cross_validated(
             embedded, others = embed(seen, y[train], unseen, n_components, how)
             right[i] += _neighbours(embedded, y[train], others, y[test])
     slce, pca = right / len(y)
-    return Accuracy(float(slce), float(pca), folds)
+    return Accuracy(float(slce), float(pca), float(counts.max() / len(y)), folds, why)
 
 
 def _slce(seen: Any, y: np.ndarray, unseen: Any, k: int, how: dict[str, Any]) -> tuple[Any, Any]:

@@ -36,7 +36,9 @@ def read_npz(path: Path, chosen: Chosen) -> Table:
     arrays = _load(path)
     if {"header", "components"} <= arrays.keys():
         raise TableError(f"{path} is a model, not a table: name the table with the samples")
-    return _from_arrays(path, chosen, _matrix(arrays, chosen, path), arrays)
+    X = _matrix(arrays, chosen, path)
+    table = _from_arrays(path, chosen, X, arrays)
+    return dataclasses.replace(table, other_data=_other_data(arrays, X, chosen))
 
 
 def read_hdf5(path: Path, chosen: Chosen) -> Table:
@@ -51,13 +53,19 @@ def read_hdf5(path: Path, chosen: Chosen) -> Table:
     sets: dict[str, Any] = {}
     file.visititems(lambda name, item: sets.update({name: item} if hasattr(item, "dtype") else {}))
     X = _matrix(sets, chosen, path)
-    # Vectors hold labels and names; what is wider stays in the file.
+    # Of the vectors, those with labels and names are read.
+    wanted = (chosen.label, chosen.ids, "feature_names")
     vectors = {
-        name: item.asstr()[()] if h5py.check_string_dtype(item.dtype) else item[()]
+        name: item
+        if name not in wanted
+        else item.asstr()[()]
+        if h5py.check_string_dtype(item.dtype)
+        else item[()]
         for name, item in sets.items()
         if len(item.shape) == 1
     }
-    return _from_arrays(path, chosen, X if is_read_in_blocks(path, chosen) else X[()], vectors)
+    table = _from_arrays(path, chosen, X if is_read_in_blocks(path, chosen) else X[()], vectors)
+    return dataclasses.replace(table, other_data=_other_data(sets, X, chosen))
 
 
 def read_h5ad(path: Path, chosen: Chosen) -> Table:
@@ -79,7 +87,8 @@ def read_h5ad(path: Path, chosen: Chosen) -> Table:
     names = as_names(adata.var_names)
     check_distinct(list(names), path)
     X, names, passed_over = _choose(_layer(adata, chosen, path, in_blocks), names, chosen, path)
-    return Table(X, names, labels, sample_names(ids), passed_over)
+    others = tuple(adata.layers) if chosen.data is None else ()
+    return Table(X, names, labels, sample_names(ids), passed_over, others)
 
 
 def _layer(adata: Any, chosen: Chosen, path: Path, in_blocks: bool) -> Any:
@@ -132,6 +141,12 @@ def _matrix(arrays: dict[str, Any], chosen: Chosen, path: Path) -> Any:
         there = some(list(arrays)) if arrays else "nothing"
         raise TableError(f"{path} must hold a two-dimensional array; it has {there}")
     raise TableError(f"{path} holds several matrices; choose one with --data: {some(wide)}")
+
+
+def _other_data(arrays: dict[str, Any], X: Any, chosen: Chosen) -> tuple[str, ...]:
+    if chosen.data is not None:
+        return ()
+    return tuple(name for name, array in arrays.items() if len(array.shape) == 2 and array is not X)
 
 
 def _from_arrays(path: Path, chosen: Chosen, X: Any, others: dict[str, Any]) -> Table:

@@ -96,7 +96,7 @@ class _Rows:
     def __init__(self, rows: Any, shape: tuple[int, int]) -> None:
         self._rows = rows
         self.shape = shape
-        self.dtype = np.result_type(np.dtype(rows.dtype), np.float32)
+        self.dtype = _float_of(np.dtype(rows.dtype))
         if isinstance(getattr(rows, "chunks", None), tuple):
             self.chunks = rows.chunks
 
@@ -120,11 +120,16 @@ class _ChosenRows(_Rows):
         return self._rows[rows][:, self._columns]
 
 
+def _float_of(dtype: np.dtype) -> np.dtype:
+    """What a fit computes such numbers in."""
+    return np.result_type(dtype, np.float32 if dtype.kind == "f" else np.float64)
+
+
 def _ready(
     values: np.ndarray, columns: Any, fill: np.ndarray | None, scale: np.ndarray | None
 ) -> np.ndarray:
     """Values of these columns; the last axis goes over columns."""
-    out: np.ndarray = values.astype(np.result_type(values.dtype, np.float32))  # a copy, always
+    out: np.ndarray = values.astype(_float_of(values.dtype))  # a copy, always
     if fill is not None:
         np.copyto(out, fill[columns].astype(out.dtype), where=np.isnan(out))
     if scale is not None:

@@ -20,6 +20,7 @@ from slce_xp.cli.outputs import Outputs
 from slce_xp.cli.reading import read
 from slce_xp.cli.table import Chosen, Table, TableError, as_labels, drop_option, some
 
+MOST_TOLD = 12  # classes, and components, that are printed
 LONG_FIT = 10**8  # entries of X from which on a bar is worth its line
 UNLIKE = 100  # times one column's spread that another's hardly has in the same unit
 
@@ -72,14 +73,17 @@ def _fit(arguments: argparse.Namespace) -> None:
     del X
     model = _completed(model, table, scale)
     _tell_units(facts, table, arguments)
+    _tell_numbers(table)
+    _tell_data(table, arguments)
+    if 2 * len(model.classes) > n:
+        _note(
+            f"{arguments.label!r} has {len(model.classes)} classes of {n} samples; is it a label?"
+        )
     print(model)
+    _print_classes(model)
     _print_top(model, arguments.top)
     _print_accuracy(table, model, arguments, how, step)
-    if arguments.plot is not None and not model.n_components:
-        raise TableError(
-            "--plot: there are no components to draw, and nothing was written; ask for some, such "
-            "as --components 2, or leave out --plot"
-        )
+    _check_drawable(model, arguments)
     for path, writing in (
         (arguments.model, lambda path: model.save(path)),
         (arguments.embedding, lambda path: outputs.write_embedding(path, Z, table, arguments)),
@@ -93,7 +97,9 @@ def _fit(arguments: argparse.Namespace) -> None:
 def _transform(arguments: argparse.Namespace) -> None:
     files = Outputs(arguments)
     files.check("output", outputs.EMBEDDINGS)
+    files.check("plot", (*outputs.PICTURES, ".html"))
     model = _load(arguments.model)
+    _check_drawable(model, arguments)
     step = _steps()
     step(f"reading {arguments.table}")
     table = read(
@@ -124,21 +130,22 @@ def _transform(arguments: argparse.Namespace) -> None:
             f"{wrong[0] + 1}, hold values that are infinite or missing; correct them, or fill "
             "missing ones: --impute mean"
         )
+    _tell_data(table, arguments)
     if table.passed_over:
-        print(f"passed over: {some(table.passed_over)}, no features of the model")
-    print(f"{Z.shape[0]} samples of {model.n_features} features → {Z.shape[1]} components")
+        print(f"ignored: {some(table.passed_over)} (no features of the model)")
+    n, k = Z.shape
+    print(
+        f"{n} sample{'s' * (n != 1)} of {model.n_features} features → {k} component{'s' * (k != 1)}"
+    )
     files.write(arguments.output, lambda path: outputs.write_embedding(path, Z, table, arguments))
+    if arguments.plot is not None:
+        files.write(arguments.plot, lambda path: outputs.write_picture(path, Z, table, model))
 
 
 def _inspect(arguments: argparse.Namespace) -> None:
     model = _load(arguments.model)
     print(model)
-    counts = ", ".join(
-        f"{label} ({count})" for label, count in zip(model.classes, model.counts, strict=True)
-    )
-    print(f"  classes      {counts}")
-    if model.scale is not None:
-        print("  scale        columns are divided by their spread")
+    _print_classes(model)
     _print_top(model, arguments.top)
 
 
@@ -153,8 +160,6 @@ def _plan(arguments: argparse.Namespace) -> None:
         machine_memory=arguments.machine_memory,
     )
     print(plan)
-    if plan.advice:
-        print(f"  advice  {plan.advice}")
 
 
 def _demo(arguments: argparse.Namespace) -> None:
@@ -207,6 +212,13 @@ def _check_classes(table: Table, arguments: argparse.Namespace) -> None:
             f"{arguments.table}: {arguments.label!r} must tell at least two classes apart; it says "
             f"{str(classes.pop())!r} of all samples. Name another --label"
         )
+    count = int(table.is_labelled.sum())
+    if len(classes) == count > 2:
+        raise TableError(
+            f"{arguments.table}: {arguments.label!r} must name the classes of samples; it gives "
+            f"each of {count} rows one of its own. Name another --label, or transpose a table with "
+            "samples in columns"
+        )
 
 
 def _facts(table: Table, arguments: argparse.Namespace) -> columns.Statistics | None:
@@ -241,11 +253,29 @@ def _tell_units(
     narrow, wide = varying[[std[varying].argmin(), std[varying].argmax()]]
     if std[wide] > UNLIKE * std[narrow]:
         names = _names_of(np.array([narrow, wide]), table)
-        warnings.warn(
+        _note(
             f"columns spread very differently, from {std[narrow]:.2g} ({names[0]}) to "
-            f"{std[wide]:.2g} ({names[1]}), and wide ones decide; use --scale if units differ",
-            stacklevel=2,
+            f"{std[wide]:.2g} ({names[1]}), and wide ones decide; use --scale if units differ"
         )
+
+
+def _tell_numbers(table: Table) -> None:
+    """A column that counts the rows is a feature only in the letter, and often a strong one."""
+    X = table.X
+    if type(X) is not np.ndarray or len(X) < 3:
+        return
+    counts = np.flatnonzero(np.isin(X[0], (0, 1)) & (X[-1] - X[0] == len(X) - 1))
+    numbers = [j for j in counts if (np.diff(X[:, j]) == 1).all()]
+    if numbers:
+        name = _names_of(np.array(numbers[:1]), table)[0]
+        names = f", or --id {name} if it names samples" if table.names is not None else ""
+        _note(f"{name!r} only numbers the rows, and is used as a feature; --drop {name}{names}")
+
+
+def _tell_data(table: Table, arguments: argparse.Namespace) -> None:
+    """A model that was fitted to one matrix must not be used for another in silence."""
+    if table.other_data:
+        _note(f"{arguments.table} has several matrices; --data chooses {some(table.other_data)}")
 
 
 def _refuse_missing(facts: columns.Statistics, table: Table, arguments: argparse.Namespace) -> None:
@@ -266,6 +296,14 @@ def _names_of(indices: np.ndarray, table: Table) -> list[str]:
     if table.names is None:
         return [f"column {i + 1}" for i in indices]
     return [str(name) for name in table.names[indices]]
+
+
+def _check_drawable(model: slce_xp.Model, arguments: argparse.Namespace) -> None:
+    if arguments.plot is not None and not model.n_components:
+        raise TableError(
+            "--plot: there are no components to draw, and nothing was written; fit with some, such "
+            "as --components 2, or leave out --plot"
+        )
 
 
 def _completed(model: slce_xp.Model, table: Table, scale: np.ndarray | None) -> slce_xp.Model:
@@ -294,16 +332,22 @@ def _load(path: Path) -> slce_xp.Model:
 # ---------------------------------------------------------------- what is printed
 
 
+def _print_classes(model: slce_xp.Model) -> None:
+    told = [f"{c} ({count})" for c, count in zip(model.classes, model.counts, strict=True)]
+    more = f" and {len(told) - MOST_TOLD} more" if len(told) > MOST_TOLD else ""
+    print(f"  classes      {', '.join(told[:MOST_TOLD])}{more}")
+
+
 def _print_top(model: slce_xp.Model, top: int) -> None:
-    """The features of largest weight in each component, by name."""
+    """The features of largest weight in each of the first components, by name."""
     names = model.feature_names
-    for i in range(model.n_components if top else 0):
+    for i in range(min(model.n_components, MOST_TOLD) if top else 0):
         weights = model.components[i]
         order = np.argsort(-np.abs(weights), kind="stable")[:top]
         told = ", ".join(
             f"{f'feature {j + 1}' if names is None else names[j]} {weights[j]:+.3g}" for j in order
         )
-        print(f"  component {i + 1}  {told}")
+        print(f"  component {i + 1:<2} {told}")
 
 
 def _print_accuracy(
@@ -333,13 +377,18 @@ def _print_accuracy(
         print(f"  5-NN         not cross-validated: {found}")
     else:
         print(
-            f"  5-NN         {found.slce:.1%} right in {model.n_components} "
-            f"component{'s' * (model.n_components != 1)}, PCA {found.pca:.1%} "
-            f"({found.folds}-fold cross-validation)"
+            f"  5-NN         {100 * found.slce:.1f} % right in {model.n_components} "
+            f"component{'s' * (model.n_components != 1)}, PCA {100 * found.pca:.1f} %, always the "
+            f"largest class {100 * found.largest:.1f} % ({found.folds}-fold cross-validation"
+            f"{found.why}{' of labelled samples alone' * (not table.is_labelled.all())})"
         )
 
 
 # ---------------------------------------------------------------- while it works
+
+
+def _note(text: str) -> None:
+    warnings.warn(text, stacklevel=3)
 
 
 def _steps() -> Callable[[str], None]:

@@ -58,12 +58,14 @@ def read_text(path: Path, chosen: Chosen) -> Table:
         read = functools.partial(
             pandas.read_csv, path, sep=r"\s+" if separator == " " else separator, header=0,
             names=header, low_memory=False,
-            dtype=dict.fromkeys({chosen.ids, *row_names}.intersection(header), str),
+            dtype=dict.fromkeys({chosen.label, chosen.ids, *row_names}.intersection(header), str),
             encoding="utf-8-sig", skipinitialspace=True,
         )  # fmt: skip
         frame = read()
         if separator == ";" and _text(frame):  # where a comma may stand for the point
             frame = min(frame, read(decimal=","), key=lambda frame: len(_text(frame)))
+        if chosen.label in header:
+            frame[chosen.label] = _whole_numbers(frame[chosen.label])
     except UnicodeDecodeError as error:
         raise _no_utf8(path, error) from error
     except (gzip.BadGzipFile, EOFError, zlib.error, csv.Error) as error:
@@ -79,6 +81,14 @@ def read_text(path: Path, chosen: Chosen) -> Table:
     if row_names:
         frame = frame.set_index("").rename_axis(None)
     return _from_frame(frame, path, chosen, _Count("line", 2))
+
+
+def _whole_numbers(labels: Any) -> Any:
+    """Text as integers where nothing is lost by it: not 01, which may be another class than 1."""
+    text = labels.dropna().str.strip()
+    if not text.str.fullmatch(r"0|-?[1-9]\d{0,17}").all():
+        return labels
+    return labels.str.strip().astype("Int64")
 
 
 def _header(lines: Iterable[str], path: Path) -> tuple[str, list[str]]:
@@ -175,6 +185,7 @@ def _from_frame(frame: Any, path: Path, chosen: Chosen, count: _Count) -> Table:
     elif type(frame.index).__name__ != "RangeIndex":
         ids = sample_names(frame.index.to_series())
     if chosen.label is not None:
+        _refuse_transposed(frame, chosen.label, path)
         labels = class_labels(frame[find(chosen.label, names, "--label", path)])
     chosen_names, passed_over = features(names, chosen, path)
     chosen_columns = frame[chosen_names]
@@ -188,6 +199,15 @@ def _from_frame(frame: Any, path: Path, chosen: Chosen, count: _Count) -> Table:
             "correct it, leave it empty for a missing value, or drop the column"
         )
     return Table(np.ascontiguousarray(X), as_names(chosen_names), labels, ids, passed_over)
+
+
+def _refuse_transposed(frame: Any, label: str, path: Path) -> None:
+    """Genes in rows and samples in columns, as many tables of biology have them."""
+    if label not in frame.columns and (label in frame.index or (frame.iloc[:, 0] == label).any()):
+        raise TableError(
+            f"--label: {label!r} is a row of {path}, and samples must be in rows; transpose the "
+            "table"
+        )
 
 
 def sample_names(series: Any) -> np.ndarray:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import difflib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -16,8 +18,21 @@ class _Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: error: {message}; see {self.prog} --help\n")
 
 
-def parser() -> argparse.ArgumentParser:
-    """Reads the arguments of the process; the subcommand is in `command`."""
+def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
+    """The arguments of the process, or those given; the subcommand is in `command`."""
+    top, commands = _parsers()
+    arguments, unknown = top.parse_known_args(argv)
+    if unknown:  # the subcommand's help has its options
+        command = commands[arguments.command]
+        known = command.format_usage().replace("[", " ").split()
+        close = difflib.get_close_matches(unknown[0], [k for k in known if k.startswith("--")], n=1)
+        meant = f"; did you mean {close[0]}?" if close else ""
+        command.error(f"unrecognized arguments: {' '.join(unknown)}{meant}")
+    return arguments
+
+
+def _parsers() -> tuple[_Parser, dict[str, _Parser]]:
+    """Of the command, and of its subcommands."""
     top = _Parser(
         prog="slce-xp",
         description="Supervised linear dimensionality reduction (SLCE): the directions in which "
@@ -38,7 +53,7 @@ def parser() -> argparse.ArgumentParser:
     )
     _add_force(demo)
     _command(commands, "info", "versions, devices, BLAS and threads, for a bug report")
-    return top
+    return top, commands.choices
 
 
 def _command(commands: Any, name: str, purpose: str, **texts: Any) -> argparse.ArgumentParser:
@@ -60,17 +75,18 @@ def _fit_parser(commands: Any) -> None:
         "fit a table with a column of classes; print, write and draw what was found",
         epilog="""\
 tables:
-  .csv .tsv .txt (also .gz)   names of columns in the first line; an unnamed first column names
-                              the samples
-  .parquet                    likewise
-  .h5ad                       --label and --id name columns of obs, --data a layer
-  .npy                        --label and --id name files: .npy, or text with a line per sample
-  .npz .h5 .hdf5              --data names the matrix (X), --label and --id vectors beside it;
-                              feature_names, if there, the columns
+  .csv .tsv .txt      names of columns in the first line; an unnamed first
+  (also .gz)          column names the samples
+  .parquet            likewise
+  .h5ad               --label and --id name columns of obs, --data a layer
+  .npy                --label and --id name files: .npy, or text with a line
+                      for each sample
+  .npz .h5 .hdf5      --data names the matrix (X), --label and --id vectors
+                      beside it; feature_names, if there, the columns
 
 example:
   slce-xp fit wine.csv --label cultivar --id bottle --impute mean --scale \\
-      --model wine.npz --embedding wine_slce.csv --plot wine.png --loadings wine_loadings.csv
+      --model wine.npz --embedding embedding.csv --plot wine.png
 """,
     )
     parser.add_argument("table", type=Path, metavar="TABLE", help="samples in rows; see below")
@@ -143,14 +159,18 @@ def _transform_parser(commands: Any) -> None:
         commands,
         "transform",
         "embed the samples of another table with a model",
-        epilog="Columns are found by their names, where table and model have some; others are "
-        "passed over.",
+        epilog="Columns are found by their names, where table and model have some;\n"
+        "others are ignored.",
     )
     parser.add_argument("model", type=Path, metavar="MODEL", help="a file that fit --model wrote")
     parser.add_argument("table", type=Path, metavar="TABLE", help="a table as fit takes it")
     parser.add_argument(
         "-o", "--output", type=Path, required=True, metavar="FILE",
         help="the embedding (.csv, .tsv, .parquet, .npy)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--plot", type=Path, metavar="FILE",
+        help="a picture of it (.png, .svg, .pdf), or .html to hover over samples",
     )  # fmt: skip
     parser.add_argument("--id", metavar="COLUMN", help="a column to copy: the names of the samples")
     parser.add_argument("--label", metavar="COLUMN", help="a column to copy: their classes")
@@ -224,9 +244,13 @@ def _folds(text: str) -> int:
 
 
 def _number(text: str, least: int, other: str = "") -> int:
-    if not text.isdecimal() or int(text) < least:
-        raise argparse.ArgumentTypeError(f"must be an integer ≥ {least}{other}; got {text!r}")
-    return int(text)
+    try:
+        number = float(text)  # 1e6 is one, too
+        if number == int(number) >= least:
+            return int(number)
+    except (OverflowError, ValueError):
+        pass
+    raise argparse.ArgumentTypeError(f"must be an integer ≥ {least}{other}; got {text!r}")
 
 
 def _size(text: str) -> int | None:

@@ -126,8 +126,9 @@ def write_picture(path: Path, Z: np.ndarray, table: Table, model: slce_xp.Model)
 
     if kind_of(path) == ".html":
         figure = plot.interactive(Z, table.labels, ids=table.ids)
+        page = figure.to_html(include_plotlyjs=True, div_id="slce-xp", default_height="97vh")
         with _opened(path) as file:
-            file.write(figure.to_html(include_plotlyjs=True, div_id="slce-xp").encode())
+            file.write(page.encode())
         return
     import matplotlib
     from matplotlib.figure import Figure

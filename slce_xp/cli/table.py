@@ -64,6 +64,8 @@ class Table:
     ids : numpy.ndarray of str, shape (n,), or None
     passed_over : tuple of str
         Columns of which nothing was asked.
+    other_data : tuple of str
+        Further matrices of the file, where none was chosen.
     """
 
     X: Any
@@ -71,6 +73,7 @@ class Table:
     labels: np.ndarray | None = None
     ids: np.ndarray | None = None
     passed_over: tuple[str, ...] = ()
+    other_data: tuple[str, ...] = ()
 
     @property
     def in_memory(self) -> bool:
