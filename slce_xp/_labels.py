@@ -106,6 +106,7 @@ def as_labels(
         ) from error
     if not in_part:
         check_class_count(classes, weights is not None)
+        _check_not_continuous(classes, len(codes))
     elif isinstance(class_weight, dict):
         class_weight = {k: v for k, v in class_weight.items() if k in list(classes)}
     if present is not None:
@@ -124,6 +125,17 @@ def as_labels(
         n_unlabeled,
         _as_unlabeled_weight(unlabeled_weight),
     )
+
+
+def _check_not_continuous(classes: np.ndarray, n_samples: int) -> None:
+    """Refuse measurements: each would be a class of its own, and the fit a PCA."""
+    if classes.dtype.kind != "f" or not 10 < len(classes) > n_samples / 2:
+        return
+    if (classes != np.trunc(classes)).any():
+        raise ValueError(
+            f"y must hold class labels; got a continuous target, {len(classes)} different numbers "
+            f"for {n_samples} samples. Bin them into classes first, for example with numpy.digitize"
+        )
 
 
 def check_class_count(classes: np.ndarray, weighted: bool = False) -> None:

@@ -412,6 +412,16 @@ def test_any_integer_is_an_integer(one):
     assert slce_xp.fit(X, CODES, one, random_state=one).n_components == 1
 
 
+def test_measurements_are_no_classes_and_few_levels_are():
+    rng = np.random.default_rng(0)
+    values = rng.normal(size=(40, 3))
+    for estimator in (slce_xp.fit, slce_xp.SLCE().fit):
+        with pytest.raises(ValueError, match=r"continuous target, 40 different numbers for 40"):
+            estimator(values, rng.normal(size=40))
+    assert len(slce_xp.fit(values, np.arange(40) % 4 / 2).classes) == 4
+    assert len(slce_xp.fit(values, np.arange(40) // 2.0).classes) == 20  # whole numbers
+
+
 # ---------------------------------------------------------------- nothing changes
 
 
