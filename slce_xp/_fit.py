@@ -61,8 +61,8 @@ def fit(
         or anything else with a shape, a dtype and rows ``X[i:j]`` is read in blocks, the next one
         while this one is worked on. A Dask array is computed with where its chunks are.
     y : array, list, Series or Categorical, shape (n,)
-        Class labels: integers, strings, booleans, dates. On any device or on the host. Measurements,
-        most of them different, are refused.
+        Class labels: integers, strings, booleans, dates. On any device or on the host.
+        Measurements, most of them different, are refused.
     n_components : int, "positive" or None
         Components to return, from 1 to d. None: number of classes − 1. "positive": only
         those that lower the loss, which may be none.
