@@ -104,7 +104,7 @@ def describe_backend(name: str) -> str:
     """The devices of a backend, or in a line why it cannot be used here."""
     try:
         place = find_place(name)
-    except (ImportError, RuntimeError, ValueError) as error:
+    except Exception as error:  # a report of what is wrong must not end by it
         return _first_line(error)
     return ", ".join(dict.fromkeys(map(device_name, [place.device, *_devices(place.xp)])))
 

@@ -486,8 +486,8 @@ def test_overlapping_classes_have_an_embedding_without_components_and_no_picture
 @pytest.mark.parametrize("is_scaled", [True, False])
 def test_sparse_tables_are_cross_validated_as_dense_ones(is_scaled, full):
     X, y = full.iloc[:, :-1].to_numpy() * [1.0, 0.0, *[1.0] * 11], full.cultivar.to_numpy(dtype=str)
-    dense = cross_validated(X, y, 2, 5, is_scaled)
-    sparse = cross_validated(scipy.sparse.csr_array(X), y, 2, 5, is_scaled)
+    dense = cross_validated(X, y, 2, 5, scale=is_scaled)
+    sparse = cross_validated(scipy.sparse.csr_array(X), y, 2, 5, scale=is_scaled)
     assert dense.pca != dense.slce
     assert sparse == dense
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import itertools
 import os
 import re
 import shlex
@@ -9,7 +10,10 @@ import subprocess
 import sys
 import tomllib
 
+import numpy as np
 import pytest
+
+import slce_xp
 
 
 @pytest.fixture
@@ -79,3 +83,43 @@ def test_extras_exist(request):
     assert {extra for entry in named for extra in entry.split(",")} <= known
     listed = re.search(r"Further extras: (.+?)\.\n", text, flags=re.DOTALL)[1]
     assert {*re.findall(r"`([\w-]+)`", listed), "cli", "demo"} == known  # demo: make demo has it
+
+
+def share_right(seen, y, unseen, truth):
+    from sklearn.neighbors import KNeighborsClassifier
+
+    return KNeighborsClassifier(5).fit(seen, y).score(unseen, truth)
+
+
+def test_the_digits_of_the_picture_are_those_for_which_the_methods_differ_most(request):
+    datasets = pytest.importorskip("sklearn.datasets")
+    from sklearn.decomposition import PCA
+    from sklearn.model_selection import train_test_split
+
+    text = (request.config.rootpath / "docs" / "pictures.py").read_text(encoding="utf-8")
+    shown = tuple(
+        map(int, re.search(r"^DIGITS = \((\d), (\d), (\d)\)", text, re.MULTILINE).groups())
+    )
+    digits, labels = datasets.load_digits(return_X_y=True)
+    gains = {}
+    for triple in itertools.combinations(range(10), 3):
+        mine = np.isin(labels, triple)
+        X, X_test, y, y_test = train_test_split(
+            digits[mine], labels[mine], test_size=0.3, random_state=0, stratify=labels[mine]
+        )
+        slce, pca = (
+            share_right(method.transform(X), y, method.transform(X_test), y_test)
+            for method in (slce_xp.fit(X, y, 2), PCA(2).fit(X))
+        )
+        gains[triple] = slce - pca
+    assert max(gains, key=gains.get) == shown
+
+
+def test_random_labels_lie_apart_among_the_samples_of_the_fit_only():
+    pytest.importorskip("sklearn")
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(120, 2000)), rng.integers(0, 3, 120)
+    model = slce_xp.fit(X[:80], y[:80])
+    Z, Z_test = model.transform(X[:80]), model.transform(X[80:])
+    assert share_right(Z, y[:80], Z, y[:80]) == 1
+    assert share_right(Z, y[:80], Z_test, y[80:]) < 0.5

@@ -25,21 +25,28 @@ class Accuracy(NamedTuple):
 
 
 def cross_validated(
-    X: Any, y: np.ndarray, n_components: int, folds: int, scaled: bool, **how: Any
+    X: Any,
+    y: np.ndarray,
+    n_components: int,
+    folds: int,
+    *,
+    impute: bool = False,
+    scale: bool = False,
+    **how: Any,
 ) -> Accuracy | str:
     """Accuracy of nearest neighbours in the embeddings of SLCE and PCA.
 
     Parameters
     ----------
     X : array or sparse matrix, shape (n, d)
-        May lack values, which each fold fills with the means of its own training samples.
     y : numpy.ndarray, shape (n,)
     n_components : int
         Of both.
     folds : int
         At the most; fewer where the smallest class has fewer samples.
-    scaled : bool
-        Whether columns are divided by their spread among the training samples.
+    impute, scale : bool
+        Whether missing values are filled with the means, and columns divided by the spreads, of the
+        training samples of each fold.
     **how
         Further parameters of `slce_xp.fit`.
 
@@ -62,11 +69,10 @@ def cross_validated(
     splits = StratifiedKFold(folds, shuffle=True, random_state=0).split(np.zeros(len(y)), y)
     for train, test in splits:
         seen, unseen = X[train], X[test]
-        facts = columns.statistics(seen)
-        scale = columns.spread(facts.std) if scaled else None
-        fill = facts.mean
-        seen = columns.prepared(seen, fill, scale)
-        unseen = columns.prepared(unseen, fill, scale)
+        if impute or scale:
+            facts = columns.statistics(seen)
+            change = facts.mean if impute else None, columns.spread(facts.std) if scale else None
+            seen, unseen = (columns.prepared(part, *change) for part in (seen, unseen))
         for i, embed in enumerate((_slce, _pca)):
             embedded, others = embed(seen, y[train], unseen, n_components, how)
             right[i] += _neighbours(embedded, y[train], others, y[test])

@@ -108,7 +108,7 @@ class _PreparedRows(_Rows):
 
     def __getitem__(self, rows: slice) -> Any:
         block = self._rows[rows]
-        return prepared(block if _xp.is_sparse(block) else np.array(block), *self._change)
+        return prepared(block if _xp.is_sparse(block) else np.asarray(block), *self._change)
 
 
 class _ChosenRows(_Rows):

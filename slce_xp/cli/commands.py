@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import importlib.util
+import shlex
 import sys
 import warnings
 from collections.abc import Callable
@@ -37,17 +38,7 @@ def _fit(arguments: argparse.Namespace) -> None:
     if arguments.backend or arguments.device:
         _xp.find_place(arguments.backend or "numpy", arguments.device)  # before any work
     step = _steps()
-    step(f"reading {arguments.table}")
-    table = read(
-        arguments.table,
-        Chosen(
-            label=arguments.label,
-            ids=arguments.id,
-            drop=tuple(arguments.drop),
-            data=arguments.data,
-            stream=arguments.stream,
-        ),
-    )
+    table = _read(arguments, step, tuple(arguments.drop))
     table, unlabeled = _labelled(table, arguments)
     facts = _facts(table, arguments)
     fill = facts.mean if facts is not None and facts.missing.any() else None
@@ -101,30 +92,20 @@ def _transform(arguments: argparse.Namespace) -> None:
     model = _load(arguments.model)
     _check_drawable(model, arguments)
     step = _steps()
-    step(f"reading {arguments.table}")
-    table = read(
-        arguments.table,
-        Chosen(
-            label=arguments.label,
-            ids=arguments.id,
-            features=model.feature_names,
-            data=arguments.data,
-            stream=arguments.stream,
-        ),
-    )
+    table = _read(arguments, step, features=model.feature_names)
     if table.X.shape[1] != model.n_features:
         raise TableError(
             f"{arguments.table} must have {model.n_features} columns, as many as the model's "
             f"features; it has {table.X.shape[1]}. Give it the columns of the fit, in their order"
         )
-    if not arguments.impute and table.in_memory:
-        _refuse_missing(columns.statistics(table.X), table, arguments)
     fill = model.mean if arguments.impute else None
     step(f"embedding {table.X.shape[0]} samples")
     with np.errstate(invalid="ignore"):
         Z = model.transform(columns.prepared(table.X, fill))
     wrong = np.flatnonzero(~np.isfinite(Z).all(axis=1))
     if wrong.size:
+        if not arguments.impute and table.in_memory:
+            _refuse_missing(columns.statistics(table.X), table, arguments)
         raise TableError(
             f"{arguments.table}: {wrong.size} of {len(Z)} rows, the first of them row "
             f"{wrong[0] + 1}, hold values that are infinite or missing; correct them, or fill "
@@ -178,6 +159,17 @@ def _info(arguments: argparse.Namespace) -> None:
 
 
 # ---------------------------------------------------------------- a table made ready
+
+
+def _read(
+    arguments: argparse.Namespace,
+    step: Callable[[str], None],
+    drop: tuple[str, ...] = (),
+    features: np.ndarray | None = None,
+) -> Table:
+    step(f"reading {arguments.table}")
+    chosen = Chosen(arguments.label, arguments.id, drop, features, arguments.data, arguments.stream)
+    return read(arguments.table, chosen)
 
 
 def _labelled(table: Table, arguments: argparse.Namespace) -> tuple[Table, str | None]:
@@ -267,9 +259,11 @@ def _tell_numbers(table: Table) -> None:
     counts = np.flatnonzero(np.isin(X[0], (0, 1)) & (X[-1] - X[0] == len(X) - 1))
     numbers = [j for j in counts if (np.diff(X[:, j]) == 1).all()]
     if numbers:
-        name = _names_of(np.array(numbers[:1]), table)[0]
-        names = f", or --id {name} if it names samples" if table.names is not None else ""
-        _note(f"{name!r} only numbers the rows, and is used as a feature; --drop {name}{names}")
+        (name,) = _names_of(np.array(numbers[:1]), table)
+        remedy = ""
+        if table.names is not None:
+            remedy = f"; {drop_option([name])}, or --id {shlex.quote(name)} if it names samples"
+        _note(f"{name!r} only numbers the rows, and is used as a feature{remedy}")
 
 
 def _tell_data(table: Table, arguments: argparse.Namespace) -> None:
@@ -371,7 +365,13 @@ def _print_accuracy(
         labelled = table.rows(table.is_labelled)
         assert labelled.labels is not None
         found = cross_validated(
-            labelled.X, labelled.labels, model.n_components, arguments.folds, arguments.scale, **how
+            labelled.X,
+            labelled.labels,
+            model.n_components,
+            arguments.folds,
+            impute=arguments.impute is not None,
+            scale=arguments.scale,
+            **how,
         )
     if isinstance(found, str):
         print(f"  5-NN         not cross-validated: {found}")

@@ -112,7 +112,7 @@ example:
         help="what to do with samples that have no label: leave them out, or let them add their "
         "own reconstruction, as in PCA (default: refuse)",
     )  # fmt: skip
-    columns_.add_argument("--data", metavar="NAME", help="which matrix of a file with several")
+    _add_data(columns_)
     outputs = parser.add_argument_group("outputs")
     outputs.add_argument(
         "--model", type=Path, metavar="FILE", help="the model (.npz), for transform and inspect"
@@ -121,10 +121,7 @@ example:
         "--embedding", type=Path, metavar="FILE",
         help="a row for each sample (.csv, .tsv, .parquet, .npy)",
     )  # fmt: skip
-    outputs.add_argument(
-        "--plot", type=Path, metavar="FILE",
-        help="a picture of it (.png, .svg, .pdf), or .html to hover over samples",
-    )  # fmt: skip
+    _add_plot(outputs)
     outputs.add_argument(
         "--loadings", type=Path, metavar="FILE",
         help="the weight of each feature in each component (.csv, .tsv, .parquet)",
@@ -147,10 +144,7 @@ example:
         "--solver", default="auto", choices=["auto", "scatter", "gram", "krylov"],
         help="the form of the eigenproblem (%(default)s)",
     )  # fmt: skip
-    work.add_argument(
-        "--max-memory", type=_size, metavar="SIZE",
-        help="what the fit may take beside the table, such as 2GB",
-    )  # fmt: skip
+    _add_max_memory(work)
     _add_stream(work)
 
 
@@ -168,17 +162,14 @@ def _transform_parser(commands: Any) -> None:
         "-o", "--output", type=Path, required=True, metavar="FILE",
         help="the embedding (.csv, .tsv, .parquet, .npy)",
     )  # fmt: skip
-    parser.add_argument(
-        "--plot", type=Path, metavar="FILE",
-        help="a picture of it (.png, .svg, .pdf), or .html to hover over samples",
-    )  # fmt: skip
+    _add_plot(parser)
     parser.add_argument("--id", metavar="COLUMN", help="a column to copy: the names of the samples")
     parser.add_argument("--label", metavar="COLUMN", help="a column to copy: their classes")
     parser.add_argument(
         "--impute", choices=["mean"],
         help="fill missing values with the means of the samples that the model was fitted to",
     )  # fmt: skip
-    parser.add_argument("--data", metavar="NAME", help="which matrix of a file with several")
+    _add_data(parser)
     _add_stream(parser)
     _add_force(parser)
 
@@ -195,10 +186,7 @@ def _plan_parser(commands: Any) -> None:
         "--dtype", default="float64", choices=["float32", "float64"],
         help="the kind of the numbers (%(default)s)",
     )  # fmt: skip
-    parser.add_argument(
-        "--max-memory", type=_size, metavar="SIZE",
-        help="what a fit may take beside the data, such as 2GB",
-    )  # fmt: skip
+    _add_max_memory(parser)
     parser.add_argument(
         "--machine-memory", type=_size, metavar="SIZE",
         help="what a machine has: advises memory, blocks of a file, or a cluster",
@@ -210,6 +198,24 @@ def _add_components(parser: Any) -> None:
         "--components", type=_components, metavar="K",
         help="how many components; 'positive' for those that lower the loss "
         "(default: number of classes - 1)",
+    )  # fmt: skip
+
+
+def _add_data(parser: Any) -> None:
+    parser.add_argument("--data", metavar="NAME", help="which matrix of a file with several")
+
+
+def _add_plot(parser: Any) -> None:
+    parser.add_argument(
+        "--plot", type=Path, metavar="FILE",
+        help="a picture of it (.png, .svg, .pdf), or .html to hover over samples",
+    )  # fmt: skip
+
+
+def _add_max_memory(parser: Any) -> None:
+    parser.add_argument(
+        "--max-memory", type=_size, metavar="SIZE",
+        help="what a fit may take beside the data, such as 2GB",
     )  # fmt: skip
 
 
