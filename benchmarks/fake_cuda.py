@@ -30,7 +30,7 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
 import slce_xp
-from slce_xp import _linalg, _moments, _plan, _xp
+from slce_xp import _linalg, _moments, _plan, _sizes, _xp
 from slce_xp._solvers import _space, krylov
 
 NOT_SEEN = "fake CUDA tensors: exact for tensors, workspace of eigh as LAPACK's, no times"
@@ -257,9 +257,9 @@ def main() -> None:
         result = measure(n, d, n_classes, dtype=dtype, solver=options.solver)
         x, peak = result["x_bytes"], result["peak_bytes_beside_x"]
         print(
-            f"{n:>9} × {d:<9} {dtype} {result['form']:8} X {_plan.format_bytes(x):>8}, beside it "
-            f"{_plan.format_bytes(peak):>8} ({peak / x:.3f} × X; plan "
-            f"{_plan.format_bytes(result['plan_bytes'])}), {result['flops']:.2e} flops"
+            f"{n:>9} × {d:<9} {dtype} {result['form']:8} X {_sizes.format_bytes(x):>8}, beside it "
+            f"{_sizes.format_bytes(peak):>8} ({peak / x:.3f} × X; plan "
+            f"{_sizes.format_bytes(result['plan_bytes'])}), {result['flops']:.2e} flops"
         )
 
 

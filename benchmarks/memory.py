@@ -34,7 +34,7 @@ from benchmarks.problems import synthetic
 from benchmarks.report import exponent, write_between_markers
 from benchmarks.timing import environment, interleaved, versions
 from slce_xp import _plan, _xp
-from slce_xp._plan import format_bytes
+from slce_xp._sizes import format_bytes
 
 ON_CPU = ("numpy", "torch", "jax")
 ON_GPU = ("cupy", "torch-cuda")

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from slce_xp import _fit, _labels, _plan, _validate, _xp
+from slce_xp import _fit, _labels, _plan, _sizes, _validate, _xp
 from slce_xp._labels import Labels
 from slce_xp._linalg import placed
 from slce_xp._model import Model
@@ -121,7 +121,7 @@ def add_up(
 def _make_plan(
     matrix: Any, place: Place, problem: Problem, max_memory: int | str | None
 ) -> tuple[Any, Plan]:
-    memory = _plan.parse_bytes(max_memory)
+    memory = _sizes.parse_bytes(max_memory)
     # Two of float64, what was there and what this batch adds, beside four that the plan has: of
     # the dtype of X, where a merge and a solve take float64.
     kept = (2 * 8 + 4 * (8 - problem.itemsize)) * problem.d**2
@@ -133,7 +133,7 @@ def _make_plan(
         return matrix, plan
     except MemoryError as error:
         raise MemoryError(
-            f"batches are added up in d × d matrices, which take {_plan.format_bytes(kept)} for "
+            f"batches are added up in d × d matrices, which take {_sizes.format_bytes(kept)} for "
             f"d = {problem.d} beside what follows: {error}. Or fit rows from a file, without such "
             "a matrix: slce_xp.fit(numpy.load(path, mmap_mode='r'), y)"
         ) from None

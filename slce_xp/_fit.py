@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from slce_xp import _labels, _linalg, _plan, _validate, _xp
+from slce_xp import _labels, _linalg, _plan, _sizes, _validate, _xp
 from slce_xp._labels import Labels
 from slce_xp._model import ConvergenceWarning, Model
 from slce_xp._moments import class_moments
@@ -151,7 +151,7 @@ def fit(
     k = _validate.as_component_count(n_components, n_classes, d, labels.n_unlabeled == 0)
     seed = _validate.as_seed(random_state)
     max_iter = _validate.as_count(max_iter, "max_iter", 1)
-    memory = _plan.parse_bytes(max_memory)
+    memory = _sizes.parse_bytes(max_memory)
     _check_solver(solver)
     place = _validate.find_place(matrix, backend, device)
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-import re
 import sys
 from dataclasses import dataclass, replace
-from numbers import Real
 from typing import NamedTuple
 
 from slce_xp import _validate
+from slce_xp._sizes import format_bytes, parse_bytes
 
 # What things cost, in floating-point operations of a large matrix product: rounded from what
 # `python -m benchmarks.calibrate` measures, which differs by a third from run to run.
@@ -49,6 +48,8 @@ PANEL_BYTES, PANEL_SHARE = 2**28, 4
 DISK_FLOPS = 4.0
 # More bytes to be read than this, and a cluster is worth its trouble: an hour's reading or two.
 PATIENCE_BYTES = 5e12
+
+# ---------------------------------------------------------------- what is to be fitted, and how
 
 
 @dataclass(frozen=True)
@@ -194,6 +195,38 @@ class Plan:
         return "\n".join(lines + [f"  advice  {self.advice}"] * bool(self.advice))
 
 
+class Limits(NamedTuple):
+    """Bytes that a fit may take; None is no limit.
+
+    Attributes
+    ----------
+    memory : int or None
+        What the caller allows, on the device and on the host together.
+    room : int or None
+        What the device has.
+    """
+
+    memory: int | None = None
+    room: int | None = None
+
+    def spare(self, plan: Plan) -> float:
+        """What is left beside a plan; negative where the plan does not fit."""
+        memory = math.inf if self.memory is None else self.memory - plan.most_bytes
+        # A workspace may be larger than LAPACK's, and memory comes in pieces.
+        needed = ROOM_FACTOR * (plan.bytes + plan.block_bytes)
+        room = math.inf if self.room is None else self.room - needed
+        return min(memory, room)
+
+    def for_blocks(self, there: int, on_host: int) -> float:
+        """Bytes left for blocks beside what else there is where they go, and on the host."""
+        memory = math.inf if self.memory is None else self.memory - there - on_host
+        room = math.inf if self.room is None else self.room / ROOM_FACTOR - there
+        return min(memory, room)
+
+
+# ---------------------------------------------------------------- the choice
+
+
 def plan(
     n_samples: int,
     n_features: int,
@@ -302,35 +335,6 @@ def _advice(problem: Problem, limits: Limits, machine: int) -> str:
     )
 
 
-class Limits(NamedTuple):
-    """Bytes that a fit may take; None is no limit.
-
-    Attributes
-    ----------
-    memory : int or None
-        What the caller allows, on the device and on the host together.
-    room : int or None
-        What the device has.
-    """
-
-    memory: int | None = None
-    room: int | None = None
-
-    def spare(self, plan: Plan) -> float:
-        """What is left beside a plan; negative where the plan does not fit."""
-        memory = math.inf if self.memory is None else self.memory - plan.most_bytes
-        # A workspace may be larger than LAPACK's, and memory comes in pieces.
-        needed = ROOM_FACTOR * (plan.bytes + plan.block_bytes)
-        room = math.inf if self.room is None else self.room - needed
-        return min(memory, room)
-
-    def for_blocks(self, there: int, on_host: int) -> float:
-        """Bytes left for blocks beside what else there is where they go, and on the host."""
-        memory = math.inf if self.memory is None else self.memory - there - on_host
-        room = math.inf if self.room is None else self.room / ROOM_FACTOR - there
-        return min(memory, room)
-
-
 def choose(problem: Problem, limits: Limits, solver: str) -> Plan:
     """The cheapest form that fits into memory, or the one that was asked for if it fits."""
     if solver == "auto":
@@ -376,6 +380,9 @@ def _no_room(plans: list[Plan], limits: Limits) -> str:
         f"{needs} beside X; it has {format_bytes(max(0, limits.room or 0))} for that. Free some of "
         "its memory, use float32 or fit on the host with backend='numpy'"
     )
+
+
+# ---------------------------------------------------------------- what a form takes
 
 
 def block_bytes(n: int, d: int, itemsize: int) -> int:
@@ -536,36 +543,3 @@ def _peak(form: str, problem: Problem, width: int, wide_passes: int) -> int:
             steps.append(held + space * length + made)
         ending += rows * length
     return max(*steps, ending) * item
-
-
-# ---------------------------------------------------------------- sizes in words
-
-_UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
-_UNITS |= {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
-
-
-def parse_bytes(size: int | str | None, name: str = "max_memory") -> int | None:
-    """2_000_000_000, "2GB" or "1.5 GiB" as bytes."""
-    if size is None:
-        return None
-    rule = f'{name} must be a positive number of bytes, or a size such as "2GB" or "512MiB"'
-    if isinstance(size, str):
-        match = re.fullmatch(r"\s*([0-9]*\.?[0-9]+)\s*([A-Za-z]*)\s*", size)
-        if match is None or match[2].upper() not in _UNITS:
-            raise ValueError(f"{rule}; got {size!r}")
-        number = int(float(match[1]) * _UNITS[match[2].upper()])
-    elif isinstance(size, bool) or not isinstance(size, Real) or not math.isfinite(size):
-        raise ValueError(f"{rule}; got {size!r}")
-    else:
-        number = int(size)
-    if number <= 0:
-        raise ValueError(f"{rule}; got {size!r}")
-    return number
-
-
-def format_bytes(size: float) -> str:
-    """A size for people: 225 MB."""
-    for unit, factor in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if size >= factor:
-            return f"{size / factor:.3g} {unit}"
-    return f"{size:.0f} B"

@@ -16,7 +16,7 @@ from conftest import make_backend
 
 import slce_xp
 from slce_xp import _plan, _xp
-from slce_xp._plan import format_bytes
+from slce_xp._sizes import format_bytes
 
 PASSES = _plan.TYPICAL_PASSES
 

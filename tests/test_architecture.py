@@ -18,6 +18,7 @@ ORDER = [
     "_rows",
     "_validate",
     "_labels",
+    "_sizes",
     "_plan",
     "_linalg",
     "_progress",

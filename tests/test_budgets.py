@@ -12,7 +12,7 @@ from budgets import FIT_READS, SHAPES, USES, fit, metered, samples
 
 import slce_xp
 from slce_xp import _plan, _xp
-from slce_xp._plan import format_bytes
+from slce_xp._sizes import format_bytes
 
 DEVICES = [
     "torch-device",

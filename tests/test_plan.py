@@ -10,7 +10,7 @@ import oracle
 import pytest
 
 import slce_xp
-from slce_xp import _plan, _xp
+from slce_xp import _plan, _sizes, _xp
 
 # samples, features, classes
 TALL = [(11_000, 256, 10), (70_000, 784, 10), (100_000, 50, 5), (50_000, 500, 5_000), (150, 4, 3)]
@@ -43,7 +43,7 @@ def test_a_plan_prints_what_it_takes_and_why(shape):
     text = str(plan)
     for part in [plan.form, plan.reason, f"{plan.flops:.2g} flops", f"about {plan.passes} pass"]:
         assert part in text
-    assert f"{_plan.format_bytes(plan.bytes)} beside X" in text
+    assert f"{_sizes.format_bytes(plan.bytes)} beside X" in text
     assert all(f"{n}" in text for n in shape)
     assert all(other in plan.reason for other in {"scatter", "gram", "krylov"} - {plan.form})
 
@@ -94,7 +94,7 @@ def test_fit_follows_the_plan(dtype, shape, n_components):
     ],
 )
 def test_sizes_are_read_as_people_write_them(text, size):
-    assert _plan.parse_bytes(text) == size
+    assert _sizes.parse_bytes(text) == size
     if size is None or size >= 10**8:
         assert slce_xp.plan(600, 60, 3, max_memory=text) == slce_xp.plan(600, 60, 3)
 
@@ -285,7 +285,7 @@ def test_what_a_refusal_asks_for_suffices(where, shape):
     with pytest.raises(MemoryError) as refused:
         slce_xp.plan(*shape, where=where, max_memory=1)
     asked = re.findall(r"([0-9.]+ [kMG]?B) \(", str(refused.value))
-    least = min(map(_plan.parse_bytes, asked))
+    least = min(map(_sizes.parse_bytes, asked))
     # In words it is rounded, and with more a block may have one more row: 1.5 % of the smallest.
     assert slce_xp.plan(*shape, where=where, max_memory=int(1.05 * least))
 

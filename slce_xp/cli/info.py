@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import numpy as np
 
 import slce_xp
-from slce_xp import _plan, _xp
+from slce_xp import _sizes, _xp
 from slce_xp.cli.table import machine_memory
 
 _LIBRARIES = (
@@ -27,7 +27,7 @@ def lines() -> Iterator[str]:
     yield f"Python     {platform.python_version()}"
     yield f"system     {platform.platform()}"
     memory = machine_memory()
-    known = _plan.format_bytes(memory) if memory else "unknown amount"
+    known = _sizes.format_bytes(memory) if memory else "unknown amount"
     yield f"machine    {os.cpu_count()} cores, {known} of memory"
     versions = {name: _version(name) for name in _LIBRARIES}
     yield f"libraries  {', '.join(f'{name} {v}' for name, v in versions.items() if v)}"
