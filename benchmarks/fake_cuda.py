@@ -135,7 +135,8 @@ def _to_host(x: torch.Tensor) -> np.ndarray:
 @contextlib.contextmanager
 def scripted_reads(form: str, k: int) -> Iterator[None]:
     """Let a fit of k components read made-up values from a device that has none."""
-    read, find_shift = _linalg.read, _moments._find_shift
+    read = _linalg.read
+    probe_frame, better_frame = _moments._probe_frame, _moments._better_frame
 
     # What is zero in the squares that are read alone. Class rows are centred, so one depends on
     # the others: of the start block the first sweep finds all rows but one, the second no more.
@@ -160,12 +161,13 @@ def scripted_reads(form: str, k: int) -> Iterator[None]:
             size += height
         return parts
 
-    def no_shift(*args: Any) -> tuple[None, float]:
-        return None, find_shift(*args)[1]  # for the room that it takes
+    # Both are called for the room that they take.
+    def no_shift(*args: Any) -> Any:
+        return probe_frame(*args)._replace(shift=None, root=1.0)
 
-    def count(condition: torch.Tensor, eigenvalues: torch.Tensor) -> int:
-        # The scatter form asks how many eigenvalues are zero, the Gram form how many are positive.
-        return 0 if form == "scatter" else k
+    def good_frame(*args: Any) -> float:
+        better_frame(*args)
+        return 0.0
 
     with contextlib.ExitStack() as patches:
         for module, name, stand_in in [
@@ -173,8 +175,8 @@ def scripted_reads(form: str, k: int) -> Iterator[None]:
             (_xp, "from_host", _from_host),
             (_xp, "draw_normal", _draw_normal),
             (_xp, "free_bytes", lambda place: None),
-            (_linalg, "count", count),
-            (_moments, "_find_shift", no_shift),
+            (_moments, "_probe_frame", no_shift),
+            (_moments, "_better_frame", good_frame),
             (_space, "read", scripted_read),
             (krylov, "read", scripted_read),
         ]:

@@ -21,7 +21,7 @@ from slce_xp._moments import Moments, class_moments
 from slce_xp._operator import ScatterOperator
 from slce_xp._plan import Limits, Plan, Problem
 from slce_xp._progress import Progress
-from slce_xp._solvers import SOLVERS, Request
+from slce_xp._solvers import Request, scatter
 from slce_xp._xp import Array, Place
 
 
@@ -92,17 +92,18 @@ def add_up(
     )
     if labels.weights is not None and not labels.weights.any():
         return None
+    labels, kept = labels.without_zero_weights()
     known = labels.classes if classes is None else _labels.as_classes(classes, labels.classes)
     place = _validate.find_place(matrix, backend, device)
     home = _xp.without_rows(matrix)
     dtype = _fit.working_dtype_name(matrix, place)
     n_classes = max(2, len(known))
-    problem = Problem(n, d, n_classes, min(n_classes - 1, d), dtype)
+    problem = Problem(n, d, n_classes, min(n_classes - 1, d), dtype, **labels.costs)
     matrix, plan = _make_plan(matrix, place, problem, max_memory)
     with _xp.computing(place):
         if plan.where == _plan.MEMORY:
             matrix = _xp.move(matrix, place)
-        source = _fit.open_planned(matrix, place, plan, Progress())
+        source = _fit.open_planned(matrix, place, plan, Progress(), kept)
         moments = class_moments(source, labels, second=True)
         moments = _expanded(_doubled(moments, place), labels.classes, known)
         moments = _about(moments, moments.mean)
@@ -141,7 +142,7 @@ def _make_plan(
 
 def _spread(labels: Labels, known: np.ndarray) -> np.ndarray:
     counts = np.zeros(len(known), dtype=np.int64)
-    counts[np.searchsorted(known, labels.classes)] = labels.counts
+    counts[_labels.positions(labels.classes, known)] = labels.counts
     return counts
 
 
@@ -156,7 +157,7 @@ def merge(a: Statistics, b: Statistics) -> Statistics:
     other = b.classes if len(b.classes) else a.classes[:0]
     try:
         _check_same_kind(mine.dtype, other.dtype)
-        classes = np.unique(np.concatenate([mine, other]))
+        classes = _labels.union(mine, other)
     except TypeError as error:
         raise TypeError(
             f"y must hold labels of one kind in all batches ({error}); make them all strings or "
@@ -167,14 +168,17 @@ def merge(a: Statistics, b: Statistics) -> Statistics:
             _labels.as_classes(all_of.classes, found)
     place = _xp.place_of(a.moments.sums)
     with _xp.computing(place):
-        first = _expanded(a.moments, mine, classes)
-        second = _expanded(b.moments, other, classes)
+        # In the units of the larger ones, so that nothing overflows.
+        root = min(a.moments.root, b.moments.root)
+        unit = max(a.moments.weight_unit, b.moments.weight_unit)
+        first = _expanded(a.moments.in_units(root, unit), mine, classes)
+        second = _expanded(b.moments.in_units(root, unit), other, classes)
         share = second.weight / (first.weight + second.weight)
         between = first.mean + share * (second.mean - first.mean)
         moments = _sum(_about(first, between), _about(second, between))
     counts = np.zeros(len(classes), dtype=np.int64)
-    counts[np.searchsorted(classes, mine)] += a.counts
-    counts[np.searchsorted(classes, other)] += b.counts
+    counts[_labels.positions(mine, classes)] += a.counts
+    counts[_labels.positions(other, classes)] += b.counts
     precision = max(a.precision, b.precision)  # "float64" comes after "float32"
     return Statistics(
         classes,
@@ -229,10 +233,11 @@ def _about(moments: Moments, shift: Array) -> Moments:
     # What lies between the two shifts as they are written down: the mean itself is rounded, and
     # what rounding left of it stays in the sums.
     step = shift if moments.shift is None else shift - moments.shift
+    step = step if moments.root == 1.0 else step * moments.scale
     rest: Array = moments.rest
     rest_weight, factor = moments.rest_weight, moments.unlabeled_weight
     weighted = xp.sum(moments.sums, axis=0)  # Σ s w (x − shift), and below Σ s w
-    weight = moments.weight - rest_weight
+    weight = moments.class_weight
     square = moments.rest_square
     if square is not None:
         weighted = weighted - factor * rest
@@ -256,7 +261,7 @@ def _sum(a: Moments, b: Moments) -> Moments:
     """Of two that are about the same shift."""
     return dataclasses.replace(
         a,
-        weight=a.weight + b.weight,
+        class_weight=a.class_weight + b.class_weight,
         weights=a.weights + b.weights,
         sums=a.sums + b.sums,
         rest=_either(a.rest, b.rest),
@@ -276,7 +281,7 @@ def _expanded(moments: Moments, classes: np.ndarray, all_classes: np.ndarray) ->
     """With rows for classes of other batches, which are zero."""
     if len(classes) == len(all_classes):
         return moments
-    where, count = np.searchsorted(all_classes, classes), len(all_classes)
+    where, count = _labels.positions(classes, all_classes), len(all_classes)
     return dataclasses.replace(
         moments,
         sums=placed(moments.sums, where, count),
@@ -310,11 +315,9 @@ def solve(statistics: Statistics, n_components: int | str | None, seed: int) -> 
         _plan.choose(problem, Limits(), "scatter"), reason="batches were added up"
     )
     with _xp.computing(place):
-        square = float(_xp.to_host(xp.sum(moments.mean * moments.mean)))
-        moments = dataclasses.replace(moments, mean_square=square)
         operator = ScatterOperator(moments, seed, statistics.precision)
         request = Request(k=k, tol=0.0, max_iter=0, width=0, wide_passes=0)
-        solution = SOLVERS["scatter"](operator, request)  # type: ignore[arg-type]
+        solution = scatter.solve(operator, request)
         # Data of single precision get a model of single precision.
         dtype = getattr(xp, statistics.precision)
         labels = Labels(

@@ -17,10 +17,10 @@ from dask import config
 from dask.base import compute
 from dask.delayed import delayed
 
-from slce_xp import _validate, _xp
+from slce_xp import _xp
 from slce_xp._linalg import gram_of
 from slce_xp._progress import Progress
-from slce_xp._source import ArraySource, Kernel, Term
+from slce_xp._source import ArraySource, Kernel, Term, largest_magnitude
 from slce_xp._xp import Array, Matrix, Place, Sparse
 
 # Terms that one task adds up.
@@ -43,14 +43,23 @@ class Chunked(Matrix):
         What to compute in.
     shifts : tuple of arrays, shape (d,)
         Subtracted one after the other from each row, chunk by chunk.
+    transposed : bool
+    scale : float
+        What rows are multiplied by after that; for `outer` alone.
     """
 
     __array_ufunc__ = None  # NumPy, CuPy and Dask leave ``array @ chunked`` to us
     __array_priority__ = 1000.0
 
     def __init__(
-        self, x: Any, dtype: Any, shifts: tuple[Array, ...] = (), transposed: bool = False
+        self,
+        x: Any,
+        dtype: Any,
+        shifts: tuple[Array, ...] = (),
+        transposed: bool = False,
+        scale: float = 1.0,
     ) -> None:
+        self._scale = scale
         self._x = x
         self._dtype = dtype
         self._shifts = shifts
@@ -75,6 +84,10 @@ class Chunked(Matrix):
     def __sub__(self, shift: Array) -> Chunked:
         """Rows minus one row."""
         return Chunked(self._x, self._dtype, (*self._shifts, shift), self._transposed)
+
+    def __mul__(self, scale: float) -> Chunked:
+        """Rows times a number."""
+        return Chunked(self._x, self._dtype, self._shifts, self._transposed, scale)
 
     def __rmatmul__(self, left: Array) -> Any:
         """Multiply (b, n) by (n, d): products of chunks, added up in a tree."""
@@ -111,7 +124,7 @@ class Chunked(Matrix):
         chunks = x.to_delayed()[0]
         one = delayed(_outer_product)
         return _tree_sum(
-            [one(c, self._dtype, *(p[j] for p in parts)) for j, c in enumerate(chunks)]
+            [one(c, self._dtype, self._scale, *(p[j] for p in parts)) for j, c in enumerate(chunks)]
         )
 
 
@@ -155,7 +168,7 @@ class DaskSource(ArraySource):
         return Chunked(self._chunks, self.dtype)
 
     def probe(self, count: int) -> Array:
-        """The rows of the first chunk, and of more only where it has very few: each costs one."""
+        """Rows of the first chunk, and of more only if it has very few: each costs one."""
         ends = np.cumsum(self._given.chunks[0])
         few = int(ends[np.searchsorted(ends, min(LEAST_PROBE, self.n))])
         (rows,) = self._compute(self._given[: min(count, few)])
@@ -163,15 +176,26 @@ class DaskSource(ArraySource):
             raise _other_kind(rows, self._given)
         return self.place.xp.astype(rows, self.dtype, copy=False)
 
-    def mean_square(self) -> float:
-        """About the mean of the rows' squared lengths, by the first chunks."""
+    def probe_size(self) -> float:
+        """The largest magnitude in the first chunks of a sparse X."""
         x = self._given
         first = next(i for i, size in enumerate(x.chunks[0]) if size)
-        squares = [delayed(_mean_square)(c, self.dtype) for c in x.to_delayed()[first]]
-        found = self._compute(*squares)
+        find = delayed(_largest_stored)
+        found = self._compute(*(find(chunk, self.dtype) for chunk in x.to_delayed()[first]))
         if None in found:
             raise _other_kind("a dense array", x)
-        return float(sum(found))
+        return float(max(found))
+
+    def largest_deviation(self, shift: Array | None) -> float:
+        """The largest magnitude in X − shift: each chunk returns its own."""
+        x = self._given
+        shifts = [None] * x.numblocks[1]
+        if shift is not None:
+            shifts = _cut_on_host(shift, x.chunks[1])
+        find = delayed(_largest_deviation)
+        chunks = x.to_delayed()
+        found = (find(chunks[at], self.dtype, shifts[at[1]]) for at in np.ndindex(*chunks.shape))
+        return float(max(self._compute(*found)))
 
     def sum_rows(self, term: Term, made: int) -> tuple[Array, ...]:
         """One graph of what `term` makes of all rows."""
@@ -199,7 +223,13 @@ class DaskSource(ArraySource):
         for j in np.flatnonzero(x.chunks[1]):
             mine = kernel.of_columns(slice(int(edges[j]), int(edges[j + 1])))  # type: ignore[attr-defined]
             terms = [
-                call(mine, chunks[i, j], self.dtype, *(None if p is None else p[i] for p in parts))
+                call(
+                    mine,
+                    chunks[i, j],
+                    self.dtype,
+                    self.is_sparse,
+                    *(None if p is None else p[i] for p in parts),
+                )
                 for i in np.flatnonzero(x.chunks[0])
             ]
             totals.append(_tree_sum(terms))
@@ -223,7 +253,7 @@ class DaskSource(ArraySource):
         ]
         if wrong:
             row, column, value = min(wrong, key=lambda at: at[:2])
-            raise _validate.not_finite(first_row + int(row), int(column), value)
+            raise self._not_finite(first_row + int(row), int(column), value)
 
     def _pass(self, *lazy: Any) -> tuple[Array, ...]:
         self.progress.begin_pass(self.n)
@@ -269,6 +299,13 @@ def _other_kind(chunk: Any, x: Any) -> TypeError:
     )
 
 
+def _mixed_kinds() -> TypeError:
+    return TypeError(
+        "X must have dense chunks, or sparse ones, throughout; it has both. Make them alike with "
+        "X.map_blocks"
+    )
+
+
 # ---------------------------------------------------------------- what workers do
 
 
@@ -276,11 +313,8 @@ def _rows_of(chunk: Any, dtype: Any, shifts: tuple[Array, ...] = ()) -> Array:
     """A chunk to compute with: dense and shifted, or Sparse."""
     if _xp.is_sparse(chunk):
         if shifts:  # which would fill it
-            raise TypeError(
-                "X must have dense chunks, or sparse ones, throughout; it has both. Make them "
-                "alike with X.map_blocks"
-            )
-        return Sparse.of(chunk).astype(dtype)
+            raise _mixed_kinds()
+        return Sparse(chunk).astype(dtype)
     rows = _xp.place_of(chunk).xp.astype(chunk, dtype, copy=False)
     for shift in shifts:
         rows = rows - shift
@@ -292,11 +326,16 @@ def _product(left: Array, chunk: Any, *shifts: Array, work_dtype: Any, transpose
     return (left @ (rows.T if transposed else rows))[:, None, :]
 
 
-def _outer_product(chunk: Any, dtype: Any, *shifts: Array) -> Array:
-    return gram_of(_rows_of(chunk, dtype, shifts).T)
+def _outer_product(chunk: Any, dtype: Any, scale: float, *shifts: Array) -> Array:
+    rows = _rows_of(chunk, dtype, shifts)
+    return gram_of((rows if scale == 1.0 else rows * scale).T)
 
 
-def _call(kernel: Kernel, chunk: Any, dtype: Any, *per_sample: Array | None) -> Any:
+def _call(
+    kernel: Kernel, chunk: Any, dtype: Any, is_sparse: bool, *per_sample: Array | None
+) -> Any:
+    if _xp.is_sparse(chunk) != is_sparse:  # whose sums would be about another shift
+        raise _mixed_kinds()
     return kernel(_rows_of(chunk, dtype), *per_sample)
 
 
@@ -323,16 +362,17 @@ def _joined(columns: tuple[Any, ...], place: Place) -> tuple[Array, ...]:
     )
 
 
-def _mean_square(chunk: Any, dtype: Any) -> float | None:
-    if not _xp.is_sparse(chunk):
-        return None
-    squares = _rows_of(chunk, dtype).row_squares()
-    return float(_xp.to_host(_xp.place_of(squares).xp.mean(squares)))
+def _largest_stored(chunk: Any, dtype: Any) -> float | None:
+    return largest_magnitude(_rows_of(chunk, dtype)) if _xp.is_sparse(chunk) else None
+
+
+def _largest_deviation(chunk: Any, dtype: Any, shift: Array | None) -> float:
+    return largest_magnitude(_rows_of(chunk, dtype, () if shift is None else (shift,)))
 
 
 def _first_not_finite(chunk: Any) -> tuple[int, int, float] | None:
     if _xp.is_sparse(chunk):
-        return Sparse.of(chunk).first_not_finite()
+        return Sparse(chunk).first_not_finite()
     numbers = _xp.to_host(chunk)
     at = np.argwhere(~np.isfinite(numbers))
     if not at.shape[0]:

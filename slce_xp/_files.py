@@ -236,8 +236,8 @@ def pack_labels(classes: np.ndarray) -> tuple[np.ndarray, str]:
         return classes.astype(np.str_), "object"
     kinds = sorted({type(label).__name__ for label in classes})
     raise TypeError(
-        f"classes must be numbers, strings, booleans or dates to be saved without pickle; "
-        f"got {', '.join(kinds)}. Fit with such labels, for example y.astype(str)"
+        "classes must be strings, or numbers, booleans or dates of a NumPy type, to be saved "
+        f"without pickle; got {', '.join(kinds)}. Fit with such labels, for example y.astype(str)"
     )
 
 

@@ -74,10 +74,13 @@ def fit(
     solver : {"auto", "scatter", "gram", "krylov"}
         The form of the eigenproblem: "scatter" builds d × d, "gram" n × n, "krylov" neither, with
         the fewest passes over X. They give the same answer; "auto" takes the one that `plan`
-        finds cheapest, and gives a matrix-free solve the schedule that is fastest in memory.
+        finds cheapest, gives a matrix-free solve the schedule that is fastest in memory, and turns
+        to a dense form once the passes taken have cost as much. "gram" is meant for fewer samples
+        than features; with more it is less exact.
     tol : float, optional
         Residual ‖M a − μ a‖ / ‖M‖ at which the matrix-free form stops. None: 1e-8 in float64,
-        4e-6 in float32. The dense forms are exact to rounding.
+        4e-6 in float32. The dense forms are exact to rounding. It has no influence on which
+        eigenvalues are called positive.
     max_iter : int
         Passes over X that the matrix-free form may take; a ConvergenceWarning says how far it
         got where they do not suffice.
@@ -89,7 +92,8 @@ def fit(
         Seed for directions that are arbitrary by nature (null space of X) and for the start
         block of the matrix-free form.
     sample_weight : array or list, shape (n,), optional
-        What each sample counts in means and scatters; 2 is as good as two such samples, 0 as none.
+        What each sample counts in means and scatters. A weight of 2 duplicates the sample; 0 drops
+        it, whatever it holds.
     class_weight : "balanced" or dict, optional
         Weights by label that multiply those of the samples; "balanced" gives all classes the same
         weight in total.
@@ -118,9 +122,12 @@ def fit(
     Warns
     -----
     ConvergenceWarning
-        Where `max_iter` passes did not suffice.
+        If `max_iter` passes did not suffice, or the components left are those of a dense form for
+        which there is no memory.
     UserWarning
-        Where components were asked for that do not lower the loss.
+        If components were asked for that do not lower the loss; if it is not known how many do
+        (see `Model.n_positive_bounds`); if X is sparse and so far from the origin that centring
+        loses digits; if eigenvalues are beyond the range of float64.
 
     See Also
     --------
@@ -148,6 +155,7 @@ def fit(
     n, d = matrix.shape
     labels = _labels.as_labels(y, n, sample_weight, class_weight, unlabeled, unlabeled_weight)
     n_classes = len(labels.classes)
+    labels, kept = labels.without_zero_weights()
     k = _validate.as_component_count(n_components, n_classes, d, labels.n_unlabeled == 0)
     seed = _validate.as_seed(random_state)
     max_iter = _validate.as_count(max_iter, "max_iter", 1)
@@ -157,31 +165,40 @@ def fit(
 
     dtype = working_dtype_name(matrix, place)
     matrix, problem, limits, plan = make_plan(
-        matrix, place, Problem(n, d, n_classes, k, dtype), memory, solver
+        matrix, place, Problem(n, d, n_classes, k, dtype, **labels.costs), memory, solver
     )
     tol = _validate.as_tolerance(tol, float(np.finfo(dtype).eps))
     bar = Bar(plan.passes) if progress else Progress()
     with contextlib.closing(bar), _xp.computing(place):
         if plan.where == _plan.MEMORY:
             matrix = _xp.move(matrix, place)
-        source = open_planned(matrix, place, plan, bar)
+        source = open_planned(matrix, place, plan, bar, kept)
+        dense = _dense_plan(problem, limits) if plan.form == "krylov" else None
+        # Passes that cost as much as a dense form are better spent on that.
+        patience = max_iter
+        if dense is not None and solver == "auto":
+            patience = max(3, round(plan.passes * dense.flops / plan.flops))
         request = Request(
             k=k,
             tol=tol,
-            max_iter=max_iter,
-            max_rows=_plan.most_rows(plan, limits),
+            max_iter=min(max_iter, patience),
+            max_rows=_plan.most_rows(plan, limits, problem.supervised),
             width=plan.width,
             wide_passes=plan.wide_passes,
+            positive_only=n_components == "positive",
+            fill=dense is None,
             tell=bar.residual,
         )
         operator, solution = _solve(plan, source, labels, request, seed)
-        if solution.eigenvalues.shape[0] < k and n_components != "positive":
-            plan = _dense_plan(problem, limits)
-            source = open_planned(matrix, place, plan, bar)
+        if dense is not None and _needs_dense_form(solution, request, solver, max_iter):
+            taken, fewer = solution.passes, solution.eigenvalues.shape[0] < k
+            plan = _after(plan, dense, fewer)
+            source = open_planned(matrix, place, plan, bar, kept)
             operator, solution = _solve(plan, source, labels, request, seed)
+            solution = dataclasses.replace(solution, passes=taken)
         model = make_model(operator, solution, labels, plan, n_components)
         bar.done()
-    _tell_unconverged(solution, request)
+    _warn_if_unconverged(solution, request)
     names = _validate.feature_names(X)
     return model if names is None else dataclasses.replace(model, feature_names=names)
 
@@ -197,26 +214,31 @@ def make_model(
     """The model of a solution, in another dtype if need be; says what is of no use in it."""
     xp, _ = operator.place
     vectors = _linalg.fix_signs(solution.vectors)
-    host = _linalg.read(solution.eigenvalues, operator.total_loss())
-    n_positive = int((host[0] > solution.zero).sum())
-    _tell_useless(n_components, plan.n_components, n_positive)
-    kept = slice(None, n_positive if n_components == "positive" else plan.n_components)
+    low, high = solution.n_positive
+    _warn_if_useless(n_components, plan.n_components, low, high)
+    kept = slice(None, low if n_components == "positive" else plan.n_components)
+    dtype = dtype or vectors.dtype
     arrays = {
         "components": vectors[:, kept].T,
-        "eigenvalues": solution.eigenvalues[kept],
         "mean": operator.mean,
         "centroids": operator.centroids,
-        "weights": operator.class_weights,
     }
-    if dtype is not None:
-        arrays = {name: xp.astype(a, dtype, copy=False) for name, a in arrays.items()}
+    arrays = {name: xp.astype(a, dtype, copy=False) for name, a in arrays.items()}
+    exponent = operator.unit_exponent
+    eigenvalues, loss = solution.eigenvalues[kept], operator.total_loss()
+    host = _linalg.read(eigenvalues, xp.reshape(loss, (1,)))
     return Model(
         **arrays,
+        eigenvalues=_linalg.in_units(eigenvalues, exponent, dtype, "eigenvalues", host[0]),
+        weights=_linalg.in_units(
+            operator.class_weights, operator.weight_exponent, dtype, "weights"
+        ),
         classes=labels.classes,
         counts=_xp.from_host(labels.counts, operator.place),
         n_unlabeled=labels.n_unlabeled,
-        n_positive=n_positive,
-        total_loss=float(host[1]),
+        n_positive=low,
+        n_positive_bounds=(low, high),
+        total_loss=_linalg.scaled_number(host[1][0], exponent, "total_loss"),
         plan=plan,
         passes=solution.passes,
         residuals=None if solution.residuals is None else solution.residuals[kept],
@@ -242,8 +264,9 @@ def make_plan(
             problem = dataclasses.replace(problem, stored=problem.n * problem.d)
         return matrix, problem, limits, _plan.choose(problem, limits, solver)
     if not isinstance(matrix, RowReader):
-        stored = matrix.values.shape[0] if isinstance(matrix, Sparse) else None
-        problem = dataclasses.replace(problem, stored=stored)
+        if isinstance(matrix, Sparse):
+            made = _made_of(matrix, problem)
+            problem = dataclasses.replace(problem, stored=matrix.stored, made=made)
         if _xp.place_of(matrix) == place:
             return matrix, problem, limits, _plan.choose(problem, limits, solver)
         room = limits.room
@@ -261,12 +284,26 @@ def make_plan(
         by_rows=True,
         stored=matrix.stored() if matrix.is_sparse else None,
         chunk_rows=matrix.chunk_rows,
+        copies=matrix.copies,
     )
     return matrix, problem, limits, _plan.choose(problem, limits, solver)
 
 
-def open_planned(matrix: Any, place: Place, plan: Plan, progress: Progress) -> ArraySource:
-    """X as the plan has it, which is where it shall be or is read."""
+def _made_of(matrix: Sparse, problem: Problem) -> int:
+    """Bytes of a sparse matrix as it is computed with, as far as that is another than it is."""
+    made = matrix.compressing_bytes
+    # Blocks are converted one by one, if they can be had and the sums are made of them.
+    by_columns = problem.n_classes >= max(_plan.ONE_HOT_CLASSES + 1, problem.d)
+    whole = by_columns or not matrix.can_slice
+    if whole and _xp.dtype_name(matrix.dtype) != problem.dtype:
+        made += matrix.stored * (problem.itemsize + 8)
+    return made
+
+
+def open_planned(
+    matrix: Any, place: Place, plan: Plan, progress: Progress, kept: np.ndarray | None
+) -> ArraySource:
+    """X as the plan has it, of which some rows are kept: it is in place, or read there."""
     return open_source(
         matrix,
         place=place,
@@ -274,6 +311,7 @@ def open_planned(matrix: Any, place: Place, plan: Plan, progress: Progress) -> A
         read_rows=plan.read_rows,
         panel_rows=plan.panel_rows,
         whole_rows=plan.form == "scatter",
+        kept=kept,
     )
 
 
@@ -286,17 +324,33 @@ def _solve(
     return operator, SOLVERS[plan.form](operator, request)
 
 
-def _dense_plan(problem: Problem, limits: Limits) -> Plan:
-    """The plan for components that the matrix-free form leaves: not positive ones."""
-    form = _plan.dense_form(problem)
+def _dense_plan(problem: Problem, limits: Limits) -> Plan | None:
+    """The plan for what the matrix-free form leaves; None if no dense form fits into memory."""
     try:
-        dense = _plan.choose(problem, limits, form)
-    except MemoryError as error:
-        raise MemoryError(
-            f"fewer than {problem.k} eigenvalues are positive, and the others need a dense "
-            f"form: {error}, or ask for n_components='positive'"
-        ) from None
-    return dataclasses.replace(dense, reason="fewer eigenvalues are positive than asked for")
+        return _plan.choose(problem, limits, _plan.dense_form(problem))
+    except MemoryError:
+        return None
+
+
+def _after(free: Plan, dense: Plan, fewer: bool) -> Plan:
+    """The plan of a dense form after the matrix-free one: with the larger peak of the two."""
+    few, long = "fewer eigenvalues are positive than asked for", "the matrix-free form took long"
+    return dataclasses.replace(
+        dense,
+        reason=few if fewer else long,
+        bytes=max(free.bytes, dense.bytes),
+        block_bytes=max(free.block_bytes, dense.block_bytes),
+        host_bytes=max(free.host_bytes, dense.host_bytes),
+    )
+
+
+def _needs_dense_form(solution: Solution, request: Request, solver: str, max_iter: int) -> bool:
+    if solution.eigenvalues.shape[0] < request.k and not request.positive_only:
+        return True
+    # Someone who limits the passes, or asks for this form, wants what it found.
+    low, high = solution.n_positive
+    unsure = not solution.converged or low < high
+    return unsure and solver == "auto" and solution.passes < max_iter
 
 
 def _check_solver(solver: str) -> None:
@@ -305,29 +359,41 @@ def _check_solver(solver: str) -> None:
         raise ValueError(f"solver must be one of {valid}; got {solver!r}")
 
 
-def _tell_unconverged(solution: Solution, request: Request) -> None:
-    if not solution.converged and solution.residuals is not None:
-        late = int((solution.residuals > request.tol).sum())
-        warnings.warn(
-            f"after {solution.passes} passes {late} of {len(solution.residuals)} components have a "
-            f"residual above tol={request.tol:g}, the largest {np.max(solution.residuals):.1e}; "
-            f"raise max_iter={request.max_iter}, max_memory or tol, or use a dense solver",
-            ConvergenceWarning,
-            stacklevel=3,
+def _warn_if_unconverged(solution: Solution, request: Request) -> None:
+    if solution.converged or solution.residuals is None:
+        return
+    late = int((solution.residuals > request.tol).sum())
+    if late:
+        found = (
+            f"{late} of {len(solution.residuals)} components have a residual above "
+            f"tol={request.tol:g}, the largest {np.max(solution.residuals):.1e}"
         )
+    else:
+        found = "it is not proved that these are the leading components"
+    warnings.warn(
+        f"after {solution.passes} passes {found}; raise max_iter={request.max_iter}, max_memory "
+        "or tol, or use a dense solver",
+        ConvergenceWarning,
+        stacklevel=3,
+    )
 
 
-def _tell_useless(n_components: int | str | None, k: int, n_positive: int) -> None:
-    if n_components == "positive":
-        if n_positive == 0:
-            warnings.warn(
-                "no direction lowers the loss, so the model has no components: the classes "
-                "overlap too much. n_components=1 gives the best single direction",
-                stacklevel=4,
-            )
-    elif n_components is not None and n_positive < k:
+def _warn_if_useless(n_components: int | str | None, k: int, low: int, high: int) -> None:
+    if n_components == "positive" and low < high:
         warnings.warn(
-            f"n_components={k} was asked for, but only the first {n_positive} lower the loss; "
+            f"n_components='positive' has {low} components, but up to {high} eigenvalues may be "
+            "positive: the others could not be told from zero. Use a dense solver or float64",
+            stacklevel=4,
+        )
+    elif n_components == "positive" and high == 0:
+        warnings.warn(
+            "no direction lowers the loss, so the model has no components: the classes "
+            "overlap too much. n_components=1 gives the best single direction",
+            stacklevel=4,
+        )
+    elif n_components not in (None, "positive") and low < k:
+        warnings.warn(
+            f"n_components={k} was asked for, but only the first {low} lower the loss; "
             "n_components='positive' keeps those",
             stacklevel=4,
         )

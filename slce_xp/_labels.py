@@ -5,6 +5,8 @@ All of it happens on the host, and nothing here changes what the caller handed i
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,13 +27,15 @@ class Labels(NamedTuple):
     counts : numpy.ndarray of int64, shape (K,)
         Samples of each class, those of weight zero not counted.
     weights : numpy.ndarray, shape (n,), or None
-        None stands for ones.
+        In units of `weight_unit`, so that the largest is between 1 and 4. None stands for ones.
     has_others : bool
         Whether some samples are of no class: without a label, or of weight zero.
     n_unlabeled : int
         Samples without a label, those of weight zero not counted.
     unlabeled_weight : float
         What the reconstruction of those counts beside that of the classes.
+    weight_unit : float
+        A power of four: its root is a power of two, so that units cost no rounding.
     """
 
     codes: np.ndarray
@@ -41,11 +45,24 @@ class Labels(NamedTuple):
     has_others: bool = False
     n_unlabeled: int = 0
     unlabeled_weight: float = 1.0
+    weight_unit: float = 1.0
 
     @property
     def height(self) -> int:
-        """How many codes there are: K, and one more where samples of no class are among them."""
+        """How many codes there are: K, and one more if samples of no class are among them."""
         return len(self.classes) + self.has_others
+
+    def without_zero_weights(self) -> tuple[Labels, np.ndarray | None]:
+        """The labels of the samples that count, and their positions; None for all.
+
+        A weight of zero drops a sample: what it holds, such as a fill value, must not matter.
+        """
+        if self.weights is None or self.weights.all():
+            return self, None
+        kept = np.flatnonzero(self.weights)
+        return self._replace(
+            codes=self.codes[kept], weights=self.weights[kept], has_others=self.n_unlabeled > 0
+        ), kept
 
     @property
     def signs(self) -> np.ndarray | None:
@@ -61,6 +78,11 @@ class Labels(NamedTuple):
         if signs is None or weights is None:
             return weights if signs is None else signs
         return np.asarray(signs * weights)
+
+    @property
+    def costs(self) -> dict[str, Any]:
+        """What of them a plan has to know."""
+        return {"weighted": self.weights is not None, "supervised": self.n_unlabeled == 0}
 
     @property
     def rest_weights(self) -> np.ndarray:
@@ -82,7 +104,7 @@ def as_labels(
 
     Labels of a part of the data may be of one class only, or miss some that have a weight.
     """
-    values = _label_values(y)
+    values = label_values(y)
     if values.ndim != 1:
         raise ValueError(
             f"y must be one-dimensional, one label per sample; got shape {values.shape}. "
@@ -95,10 +117,11 @@ def as_labels(
         )
     without = _without_label(values, unlabeled)
     _check_no_missing(values, without)
-    weights = _as_weights(sample_weight, n_samples, in_part)
+    weights, unit = _in_units(_as_weights(sample_weight, n_samples, in_part))
     present = _present(without, weights)
     try:
-        classes, codes, counts = _unique(values if present is None else values[present])
+        there = _comparable(values if present is None else values[present], y)
+        classes, codes, counts = _unique(there)
     except TypeError as error:
         raise TypeError(
             f"y must hold labels of one kind that can be sorted ({error}); "
@@ -108,7 +131,8 @@ def as_labels(
         check_class_count(classes, weights is not None)
         _check_not_continuous(classes, len(codes))
     elif isinstance(class_weight, dict):
-        class_weight = {k: v for k, v in class_weight.items() if k in list(classes)}
+        known = plain(classes)
+        class_weight = {k: v for k, v in class_weight.items() if k in known}
     if present is not None:
         everyone = np.full(n_samples, classes.shape[0], dtype=np.int64)
         everyone[present] = codes
@@ -116,14 +140,16 @@ def as_labels(
     n_unlabeled = 0
     if without is not None:
         n_unlabeled = int((without if weights is None else without & (weights > 0)).sum())
+    weights, class_unit = _in_units(_class_weighted(weights, codes, classes, class_weight))
     return Labels(
         codes.astype(np.int64, copy=False),
         classes,
         counts.astype(np.int64, copy=False),
-        _class_weighted(weights, codes, classes, class_weight),
+        weights,
         int(counts.sum()) < n_samples,
         n_unlabeled,
         _as_unlabeled_weight(unlabeled_weight),
+        unit * class_unit,
     )
 
 
@@ -150,14 +176,77 @@ def check_class_count(classes: np.ndarray, weighted: bool = False) -> None:
 
 def as_classes(classes: Any, found: np.ndarray) -> np.ndarray:
     """All labels that may come, sorted; those that were found must be among them."""
-    known = np.unique(_label_values(classes))
-    strange = [label for label in found if label not in list(known)]
+    known = np.unique(_comparable(label_values(classes), classes))
+    listed = plain(known)
+    strange = [label for label in plain(found) if label not in listed]
     if strange:
         raise ValueError(
-            f"classes must hold all labels of y; got {list(known)[:10]}, and y has {strange[:10]}. "
+            f"classes must hold all labels of y; got {listed[:10]}, and y has {strange[:10]}. "
             "Name them, too, or leave classes out"
         )
     return known
+
+
+# ---------------------------------------------------------------- numbers of several kinds
+
+# NumPy compares int64, uint64 and float64 as float64, which merges integers above 2⁵³: where
+# kinds meet, Python's own numbers are compared, which is exact.
+
+
+def plain(labels: np.ndarray) -> list[Any]:
+    """Labels as a list, numbers as Python's own."""
+    return list(labels.astype(object) if labels.dtype.kind in "biuf" else labels)
+
+
+def union(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """The distinct labels of both, sorted."""
+    if a.dtype == b.dtype or not {a.dtype.kind, b.dtype.kind} <= set("biufO"):
+        return np.unique(np.concatenate([a, b]))
+    return np.unique(array_of([*plain(a), *plain(b)]))
+
+
+def positions(labels: np.ndarray, among: np.ndarray) -> np.ndarray:
+    """Where each label stands among others that are sorted, and hold all of them."""
+    if labels.dtype != among.dtype and labels.dtype.kind in "biufO":
+        labels, among = labels.astype(object), among.astype(object)
+    return np.asarray(np.searchsorted(among, labels))
+
+
+def array_of(labels: list[Any]) -> np.ndarray:
+    """A list of labels as an array: of Python's own objects, if NumPy would change any of them."""
+    # np.asarray(["a", None]) would make strings of everything.
+    if any(isinstance(label, str) or is_missing(label) for label in labels):
+        return _objects(labels)
+    values = np.asarray(labels)
+    if values.ndim != 1 or values.dtype.kind not in "fcS":
+        return values
+    own = _own(labels)
+    if own and all(type(label) is int for label in own):  # some of them above 2⁶³
+        return np.array(own, np.uint64) if min(own) >= 0 else _objects(own)
+    return values if list(values.astype(object)) == own else _objects(own)
+
+
+def _own(labels: Iterable[Any]) -> list[Any]:
+    """Numbers of NumPy as Python's own."""
+    numbers = (np.bool, np.number)
+    return [label.astype(object) if isinstance(label, numbers) else label for label in labels]
+
+
+def _objects(labels: list[Any]) -> np.ndarray:
+    values = np.empty(len(labels), dtype=object)
+    values[:] = labels
+    return values
+
+
+def _comparable(values: np.ndarray, y: Any) -> np.ndarray:
+    """Labels without missing ones, of which those are equal that are the same."""
+    numbers = (int, float, np.number, np.bool)
+    if values.dtype != object or not any(isinstance(v, numbers) for v in values):
+        return values
+    if isinstance(y, np.ndarray):  # of objects, and so they stay
+        return _objects(_own(values))
+    narrow = array_of(list(values))  # as if none had been missing
+    return narrow if narrow.ndim == 1 else values
 
 
 def _unique(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -172,7 +261,8 @@ def _unique(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return np.unique(values, return_inverse=True, return_counts=True)
 
 
-def _label_values(y: Any) -> np.ndarray:
+def label_values(y: Any) -> np.ndarray:
+    """Labels of any container as an array, with None or the like for missing ones."""
     if y is None:
         raise ValueError("y must be given: SLCE is supervised; got None. Use PCA without labels")
     if isinstance(y, np.ma.MaskedArray):
@@ -180,20 +270,31 @@ def _label_values(y: Any) -> np.ndarray:
     if isinstance(y, np.ndarray):
         return np.asarray(y)
     if _xp.is_dask(y):
-        return _label_values(y.compute())
+        return label_values(y.compute())
     if _xp.is_array(y):
         return _xp.to_host(_xp.detached(y))
     if hasattr(y, "columns") and hasattr(y, "to_numpy"):  # a frame of one column
         return np.asarray(y.to_numpy())
     if isinstance(y, (list, tuple)):
-        # np.asarray(["a", None]) would make strings of everything.
-        values = np.empty(len(y), dtype=object)
-        values[:] = y
-        return values if any(isinstance(v, str) or is_missing(v) for v in y) else np.asarray(y)
+        return array_of(list(y))
     values = np.asarray(y)
     if values.ndim == 0:
         raise TypeError(f"y must be a vector of labels; got {type(y).__name__}")
+    if values.dtype.kind == "f" and not isinstance(getattr(y, "dtype", None), np.dtype):
+        return _exact_values(y, values)
     return values
+
+
+def _exact_values(y: Any, values: np.ndarray) -> np.ndarray:
+    """Labels that NumPy has as floats, perhaps because some of the integers are missing."""
+    categories = getattr(y, "cat", y)  # of a Series, or the Categorical itself
+    if hasattr(categories, "codes") and hasattr(categories, "categories"):
+        known = [*plain(label_values(categories.categories)), None]  # −1, for none, takes the last
+        return np.asarray(_objects(known)[np.asarray(categories.codes)])
+    # pyarrow; polars and pandas; pandas' arrays
+    way = next((way for way in ("to_pylist", "to_list", "tolist") if hasattr(y, way)), None)
+    labels = [] if way is None else getattr(y, way)()
+    return array_of(labels) if any(isinstance(label, int) for label in labels) else values
 
 
 def _missing(values: np.ndarray) -> np.ndarray | None:
@@ -230,11 +331,25 @@ def _without_label(values: np.ndarray, unlabeled: Any) -> np.ndarray | None:
     if isinstance(unlabeled, str) and unlabeled == "missing":
         mask = _missing(values)
     elif values.dtype == object:
-        mask = np.fromiter((type(v) is not bool and v == unlabeled for v in values), bool)
+        marked = (
+            type(v) is not bool and not is_missing(v) and bool(v == unlabeled) for v in values
+        )
+        mask = np.fromiter(marked, bool)
     else:
         same_kind = isinstance(unlabeled, (str, bytes)) == (values.dtype.kind in "UST")
-        mask = np.asarray(values == unlabeled) if same_kind else None
+        mark = _as_mark(unlabeled, values.dtype) if same_kind else None
+        mask = None if mark is None else np.asarray(values == mark)
     return mask if mask is not None and mask.any() else None
+
+
+def _as_mark(mark: Any, dtype: np.dtype) -> Any:
+    """A number as labels of a type have it; None if it would be rounded to another label."""
+    if dtype.kind in "iu" and isinstance(mark, (float, np.floating)):
+        return int(mark) if float(mark).is_integer() else None
+    if dtype.kind == "f" and isinstance(mark, (int, np.integer)):
+        with np.errstate(over="ignore"):
+            return mark if dtype.type(mark).astype(object) == int(mark) else None
+    return mark
 
 
 def _present(without: np.ndarray | None, weights: np.ndarray | None) -> np.ndarray | None:
@@ -270,6 +385,19 @@ def _as_weights(sample_weight: Any, n_samples: int, in_part: bool) -> np.ndarray
     return weights
 
 
+def _in_units(weights: np.ndarray | None) -> tuple[np.ndarray | None, float]:
+    """Weights divided by a power of four near the largest of them, and that power."""
+    if weights is None or not weights.any():
+        return weights, 1.0
+    exponent = (math.frexp(float(weights.max()))[1] - 1) // 2 * 2
+    if exponent == 0:
+        return weights, 1.0
+    scaled = np.ldexp(weights, -exponent)
+    # What vanishes must stay above zero, to be refused for it.
+    scaled[(scaled == 0) & (weights > 0)] = np.finfo(np.float64).smallest_subnormal
+    return scaled, math.ldexp(1.0, exponent)
+
+
 def _class_weighted(
     weights: np.ndarray | None, codes: np.ndarray, classes: np.ndarray, class_weight: Any
 ) -> np.ndarray | None:
@@ -282,7 +410,7 @@ def _class_weighted(
         totals = np.bincount(codes, single, minlength=n_classes)[:n_classes]
         factors = totals.sum() / (n_classes * totals)
     elif isinstance(class_weight, dict):
-        known = list(classes)
+        known = plain(classes)
         unknown = [label for label in class_weight if label not in known]
         try:
             factors = np.array([float(class_weight.get(label, 1.0)) for label in known])
@@ -299,6 +427,12 @@ def _class_weighted(
             f"got {class_weight!r}"
         )
     weighted: np.ndarray = single * np.append(factors, 1.0)[codes]
+    weighted[(weighted == 0) & (single > 0)] = np.finfo(np.float64).smallest_subnormal
+    if not np.isfinite(weighted).all():
+        raise ValueError(
+            f"class_weight times sample_weight must be finite; got class_weight={class_weight!r}. "
+            "Use smaller weights: only their ratios change the components"
+        )
     return weighted
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from typing import Any
 
 import numpy as np
@@ -10,9 +11,12 @@ import numpy as np
 from slce_xp import _validate, _xp
 from slce_xp._xp import Array
 
-# An eigenvalue of M = 2·BᵀB − S_t below this many eps of the trace of S_t is rounding: the
+# An eigenvalue of M = 2·BᵀB − S_t below this many eps of the trace of S_t may be rounding: the
 # sums behind it carry a relative error of a few eps, and the trace bounds their norm.
 ZERO_EPS = 32.0
+
+# Powers of two that eigenvalues can be multiplied by within the range of the dtype.
+MODERATE_EXPONENT = {"float32": 40, "float64": 600}
 
 
 def add(total: Array | None, term: Array) -> Array:
@@ -47,27 +51,73 @@ def read(*arrays: Array) -> list[np.ndarray]:
     return [part.reshape(a.shape) for part, a in zip(parts, arrays, strict=True)]
 
 
-def zero_level(trace: float, mean_square: float, weight: float, dtype: Any) -> float:
-    """Magnitude below which an eigenvalue of M counts as zero.
+def zero_level(square: float, dtype: Any) -> float:
+    """Magnitude up to which an eigenvalue of M may be nothing but rounding.
 
     Parameters
     ----------
-    trace : float
-        Of S_t or of X Xᵀ of the centred data: they have the same.
-    mean_square : float
-        ‖mean‖². The mean is rounded, so centred constant data are not quite zero.
-    weight : float
-        Of all samples: n where they have none.
+    square : float
+        The sum of the squares that M was made of: Σ w ‖z‖².
     dtype : dtype
         Of the array library.
     """
     info = np.finfo(_xp.dtype_name(dtype))
-    eps = float(info.eps)
-    level = ZERO_EPS * eps * trace + eps * eps * weight * mean_square
+    level = ZERO_EPS * float(info.eps) * square
     if not math.isfinite(level):
         raise _validate.too_large(_xp.dtype_name(dtype))
     # Never zero itself: the Gram form factors with a ridge of this size.
-    return max(level, float(info.smallest_normal) / eps)
+    return max(level, float(info.smallest_normal) / float(info.eps))
+
+
+def in_units(
+    values: Array, exponent: int, dtype: Any, name: str, host: np.ndarray | None = None
+) -> Array:
+    """Numbers times a power of two: of a dtype, or of a longer one if that cannot hold them.
+
+    Warns if no dtype can; `name` says of what. Values that are known on the host need not be read.
+    """
+    place = _xp.place_of(values)
+    if host is None and abs(exponent) <= MODERATE_EXPONENT[_xp.dtype_name(dtype)]:
+        return place.xp.astype(values, dtype, copy=False) * 2.0**exponent
+    unscaled = read(values)[0] if host is None else host
+    scaled = _scaled(unscaled, exponent)
+    longest = _xp.longest_float(place)
+    if _holds(dtype, scaled, unscaled):
+        if host is not None and abs(exponent) <= MODERATE_EXPONENT[_xp.dtype_name(dtype)]:
+            return place.xp.astype(values, dtype, copy=False) * 2.0**exponent
+        return _xp.from_host(scaled, place, dtype)
+    if not _holds(longest, scaled, unscaled):
+        _warn_of_range(name, _xp.dtype_name(longest))
+    return _xp.from_host(scaled, place, longest)
+
+
+def scaled_number(value: float, exponent: int, name: str) -> float:
+    """A number times a power of two; warns if float64 cannot hold it."""
+    unscaled = np.asarray([value])
+    scaled = _scaled(unscaled, exponent)
+    if not _holds(np.float64, scaled, unscaled):
+        _warn_of_range(name, "float64")
+    return float(scaled[0])
+
+
+def _scaled(values: np.ndarray, exponent: int) -> np.ndarray:
+    with np.errstate(over="ignore", under="ignore"):
+        return np.asarray(np.ldexp(values, exponent))
+
+
+def _holds(dtype: Any, scaled: np.ndarray, unscaled: np.ndarray) -> bool:
+    """Whether a dtype can represent all numbers that were not zero before they were scaled."""
+    info = np.finfo(_xp.dtype_name(dtype))
+    sizes = np.abs(scaled[unscaled != 0.0])
+    return bool(((sizes >= float(info.smallest_normal)) & (sizes <= float(info.max))).all())
+
+
+def _warn_of_range(name: str, dtype: str) -> None:
+    warnings.warn(
+        f"{name} must be within the range of {dtype} to be returned; some are zero or infinite "
+        "instead. Components are not affected. Scale X or the weights",
+        stacklevel=5,
+    )
 
 
 def fix_signs(vectors: Array) -> Array:
@@ -89,7 +139,7 @@ def fix_signs(vectors: Array) -> Array:
 def orthonormal(vectors: Array) -> Array:
     """Orthonormal columns by QR, each with the direction of the column it came from."""
     xp, _ = _xp.place_of(vectors)
-    q, r = xp.linalg.qr(vectors)
+    q, r = _xp.qr(vectors)
     return xp.where(xp.linalg.diagonal(r) < 0, -q, q)
 
 
@@ -125,17 +175,14 @@ def splice_null_space(
     )
 
 
-def count(condition: Array, eigenvalues: Array) -> int:
-    """How many entries are true, on the host; refuses eigenvalues that are not numbers.
+def read_finite(*arrays: Array) -> list[np.ndarray]:
+    """Like `read`, of eigenvalues and the like; refuses what is not finite.
 
     Where NumPy raises, a GPU library returns NaN: from the factor of a matrix that is not
     positive definite, from an eigensolver that did not converge.
     """
-    xp, _ = _xp.place_of(condition)
-    wrong = xp.any(~xp.isfinite(eigenvalues))
-    found = xp.sum(xp.astype(condition, eigenvalues.dtype))
-    found, failed = map(int, read(found, xp.astype(wrong, eigenvalues.dtype)))
-    if failed:
+    found = read(*arrays)
+    if not all(np.isfinite(part).all() for part in found):
         raise np.linalg.LinAlgError(
             "the array library could not factor the problem: its eigenvalues are not finite. "
             "Use another solver=, float64 or backend='numpy'"

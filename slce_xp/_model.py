@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 from collections.abc import Callable
 from types import ModuleType
@@ -10,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from slce_xp import _files, _validate, _xp
+from slce_xp import _files, _linalg, _validate, _xp
 from slce_xp._plan import Plan
 from slce_xp._rows import RowReader
 from slce_xp._source import ArraySource, open_source
@@ -60,7 +61,7 @@ class Model:
         is positive.
     eigenvalues : array, shape (k,)
         Descending. Only positive ones lower the loss; zero marks a direction orthogonal to
-        all samples.
+        all samples. Of float64 if the dtype of the fit cannot hold them.
     mean : array, shape (d,)
         The mean of all samples.
     centroids : array, shape (K, d)
@@ -75,12 +76,17 @@ class Model:
         Samples without a label.
     n_positive : int
         How many of the returned eigenvalues are positive beyond rounding.
+    n_positive_bounds : tuple of int
+        The least and the largest possible number of positive ones among the leading eigenvalues
+        that were asked for. They differ if some cannot be told from zero; `n_positive` is the
+        least.
     total_loss : float
         The loss with no component at all, ‖C̃‖² = tr(S_b).
     plan : Plan
         How it was computed; `plan.form` is the form of the eigenproblem.
     passes : int
-        Products of the scatter matrix with a block, each one pass over X; 0 for dense forms.
+        Products of the scatter matrix with a block, each one pass over X. For a dense form, those
+        that the matrix-free form took before it.
     residuals : numpy.ndarray, shape (k,), or None
         ‖M a − μ a‖ / ‖M‖ of the matrix-free form, measured up to rounding: about eps·‖S_t‖ / ‖M‖,
         with fewer samples than features eps·‖S_t‖ / μ. None for the dense forms, which are exact
@@ -127,6 +133,12 @@ class Model:
     history: tuple[float, ...] = ()
     scale: Array | None = None
     feature_names: np.ndarray | None = None
+    n_positive_bounds: tuple[int, int] | None = None
+
+    def __post_init__(self) -> None:
+        """Bounds that are not given are those of a certain number."""
+        if self.n_positive_bounds is None:
+            object.__setattr__(self, "n_positive_bounds", (self.n_positive, self.n_positive))
 
     # ------------------------------------------------------------ what it says about the fit
 
@@ -213,12 +225,17 @@ class Model:
         between = xp.sqrt(self.weights)[:, None] * (self.centroids - self.mean)
         if self.scale is not None:
             between = between / self.scale
+        # In units of a power of two, so that squares are within the range of the dtype.
+        known = 0.0 < self.total_loss < math.inf
+        exponent = math.frexp(self.total_loss)[1] // 2 if known else 0
+        between = between * 2.0 ** -(exponent // 2) * 2.0 ** -(exponent - exponent // 2)
         n_classes, d = between.shape
         gram = between @ between.T if n_classes <= d else between.T @ between
         k = min(self.n_components, gram.shape[0])
         values, _ = _xp.largest_eigenpairs(2.0 * gram, k)
         rest = xp.zeros(self.n_components - k, dtype=values.dtype, device=device)
-        return xp.concat([values[:k], rest])
+        bounds = xp.concat([values[:k], rest])
+        return _linalg.in_units(bounds, 2 * exponent, values.dtype, "eigenvalue_bounds")
 
     def __str__(self) -> str:
         k, positive = self.n_components, self.n_positive
@@ -522,6 +539,7 @@ class Model:
         facts = {
             "classes": kind,
             "n_positive": self.n_positive,
+            "n_positive_bounds": self.n_positive_bounds,
             "n_unlabeled": self.n_unlabeled,
             "total_loss": self.total_loss,
             "plan": dataclasses.asdict(self.plan),
@@ -575,6 +593,11 @@ def load(
     return model if backend is None and device is None else model.to(backend or "numpy", device)
 
 
+def _as_bounds(facts: dict[str, Any]) -> tuple[int, int]:
+    low, high = facts.get("n_positive_bounds", (facts["n_positive"],) * 2)
+    return int(low), int(high)
+
+
 def _from_contents(facts: dict[str, Any], contents: dict[str, np.ndarray]) -> Model:
     model = Model(
         **{name: contents[name] for name in _ARRAYS},
@@ -588,6 +611,7 @@ def _from_contents(facts: dict[str, Any], contents: dict[str, np.ndarray]) -> Mo
         history=tuple(map(float, facts["history"])),
         scale=contents.get("scale"),
         feature_names=contents.get("feature_names"),
+        n_positive_bounds=_as_bounds(facts),
     )
     (k, d), n_classes = model.components.shape, model.classes.shape[0]
     expected = {

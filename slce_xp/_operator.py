@@ -27,13 +27,20 @@ class ScatterOperator:
     ----------
     between : array, shape (K, d)
         B, with S_b = BᵀB.
+    has_samples : bool
+        Whether X is still there, beside its statistics.
     """
+
+    has_samples = False
 
     def __init__(self, moments: Moments, seed: int, precision: Any = None) -> None:
         self._moments = moments
         self._seed = seed
         # Sums may have more digits than the data that were summed.
         self._precision = precision or moments.sums.dtype
+        self.sums_are_longer = precision is not None and precision != _xp.dtype_name(
+            moments.sums.dtype
+        )
         self.place = _xp.place_of(moments.sums)
         self.dtype = moments.sums.dtype
         self.d: int = moments.sums.shape[1]
@@ -49,24 +56,24 @@ class ScatterOperator:
         return self._moments.centroids
 
     def take_matrix(self) -> tuple[Array, Array]:
-        """M = 2·BᵀB − S_t, shape (d, d), and the trace of S_t.
+        """M = 2·BᵀB − S_t, shape (d, d), and Σ |s| w ‖z‖², which its rounding is relative to.
 
         Can be asked once: the second moment, as large as M, is given up for it.
         """
         xp, _ = self.place
         second, offset = self._moments.second, self._moments.offset
+        square = self._moments.square(sign=self._moments.unlabeled_weight)
         self._moments = dataclasses.replace(self._moments, second=None)
         weight = self._moments.weight
         if not self.is_supervised:
-            return self._take_signed_matrix(second)
-        trace = xp.linalg.trace(second) - weight * xp.sum(offset * offset)
+            return self._signed_matrix(second), square
         # S_t is the second moment without W·offset·offsetᵀ: one more row beside those of B.
         rows = [math.sqrt(2.0) * self.between, math.sqrt(weight) * offset[None, :]]
         matrix = gram_of(xp.concat(rows, axis=0))
         matrix -= second
-        return matrix, trace
+        return matrix, square
 
-    def _take_signed_matrix(self, second: Array) -> tuple[Array, Array]:
+    def _signed_matrix(self, second: Array) -> Array:
         """The same with samples without a label, whose scatter enters with the other sign."""
         xp, _ = self.place
         offset, sums = self._moments.offset, xp.sum(self._moments.sums, axis=0)
@@ -75,14 +82,12 @@ class ScatterOperator:
         # Q = Σ s w, with s = 1, or −λ without a label.
         rest: Array = self._moments.rest
         total = sums - factor * rest
-        weight = self._moments.weight - (1.0 + factor) * self._moments.rest_weight
+        weight = self._moments.class_weight - factor * self._moments.rest_weight
         left = xp.stack([total, offset, offset])
         matrix = left.T @ xp.stack([offset, total, -weight * offset])
         matrix += gram_of(math.sqrt(2.0) * self.between)
         matrix -= second
-        signed = xp.linalg.trace(second) - 2.0 * xp.sum(total * offset)
-        signed = signed + weight * xp.sum(offset * offset)
-        return matrix, signed + 2.0 * factor * self._moments.rest_scatter  # of absolute weights
+        return matrix
 
     @property
     def is_supervised(self) -> bool:
@@ -102,10 +107,28 @@ class ScatterOperator:
         """The weight of each class, shape (K,): its number of samples where none has a weight."""
         return self._moments.weights
 
-    def zero_level(self, trace: float) -> float:
-        """Magnitude below which an eigenvalue of M counts as zero, given the trace of S_t."""
-        moments = self._moments
-        return _linalg.zero_level(trace, moments.mean_square, moments.weight, self._precision)
+    @property
+    def unit_exponent(self) -> int:
+        """The power of two that eigenvalues and losses are multiples of."""
+        return self._moments.unit_exponent
+
+    @property
+    def weight_exponent(self) -> int:
+        """The power of two that class weights are multiples of."""
+        return math.frexp(self._moments.weight_unit)[1] - 1
+
+    @property
+    def centring(self) -> float:
+        """W·‖offset‖², which centring subtracts from Σ w ‖z‖²."""
+        return self._moments.centring
+
+    def zero_level(self, square: float) -> float:
+        """Magnitude up to which an eigenvalue of M may be rounding, given Σ |s| w ‖z‖²."""
+        return _linalg.zero_level(square, self._precision)
+
+    def rayleigh(self, vectors: Array) -> tuple[Array, Array] | None:
+        """VᵀMV and the scatter of X·V, by a pass over X; None if there is no X any more."""
+        return None
 
     def draw(self, count: int) -> Array:
         """Seeded normal directions, shape (d, count)."""
@@ -114,6 +137,8 @@ class ScatterOperator:
 
 class CentroidOperator(ScatterOperator):
     """The eigenproblem of one data set, with products that go over its samples."""
+
+    has_samples = True
 
     def __init__(self, source: ArraySource, labels: Labels, moments: Moments, seed: int) -> None:
         super().__init__(moments, seed)
@@ -125,11 +150,12 @@ class CentroidOperator(ScatterOperator):
         self._signs = source.put(labels.signs)
         self.n = source.n
         self.by_rows = source.by_rows
+        self.n_classes = len(labels.classes)
 
     def gram(self) -> Array:
         """G = X Xᵀ of the centred data, rows times √w, shape (n, n)."""
         if not self._source.in_memory:
-            gram = self._source.outer(self._centred_rows)
+            gram = self._source.outer(self._moments.centred)
             return gram if self._root is None else gram * self._root[:, None] * self._root
         # A block twice as large as G is no loss: the eigensolver will take more than that, and
         # G is added to less often.
@@ -148,6 +174,11 @@ class CentroidOperator(ScatterOperator):
     def signed_gram(self, values: Array) -> Array:
         """VᵀSV with S the signs of samples: 1, or −λ without a label; (n, r) ↦ (r, r)."""
         return gram_of(values) if self._signs is None else values.T @ self._signed(values)
+
+    @property
+    def largest_sign(self) -> float:
+        """The largest magnitude of the samples' signs: 1, or λ if that is more."""
+        return 1.0 if self.is_supervised else max(1.0, self._moments.unlabeled_weight)
 
     def reflect(self, values: Array) -> Array:
         """D·V with D = 2P − S, P the projector that averages over classes: (n, j) ↦ (n, j)."""
@@ -175,16 +206,42 @@ class CentroidOperator(ScatterOperator):
         total -= sums[:, None] * offset[None, :]
         return total
 
+    def rayleigh(self, vectors: Array) -> tuple[Array, Array]:
+        """VᵀMV by the scores X·V, and VᵀS_tV with absolute signs, both (q, q): one pass over X.
+
+        The former is exact to rounding relative to the latter, however small both are beside M.
+        """
+        rows = vectors.T
+        centre = self._moments.centre(rows, self._source.is_sparse)
+        term = partial(self._score_term, rows, centre)
+        made = rows.shape[0] * (1 if self._scale is None else 3) + self._shifted_width
+        signed, *absolute = self._source.sum_rows(term, made)
+        matrix = 2.0 * gram_of(self.between @ vectors) - signed
+        return matrix, absolute[0] if absolute else signed
+
+    def _score_term(
+        self, rows: Array, centre: Array, block: slice, data: Array
+    ) -> tuple[Array, ...]:
+        scores = self._moments.times(rows, self._moments.shifted(data).T)
+        scores -= centre
+        if self._scale is None:
+            return (scores @ scores.T,)
+        signed = (scores * self._scale[block]) @ scores.T
+        if self.is_supervised:
+            return (signed,)
+        return signed, (scores * _xp.namespace_of(scores).abs(self._scale[block])) @ scores.T
+
     def _scatter_term(
         self, rows: Array, centre: Array, block: slice, data: Array
     ) -> tuple[Array, Array]:
         data = self._moments.shifted(data)
         # Short matrix first: a BLAS packs the long one, and this way only by rows.
-        scores = rows @ data.T
+        scores = self._moments.times(rows, data.T)
         scores -= centre
         if self._scale is not None:
             scores *= self._scale[block]
-        return scores @ data, _xp.namespace_of(scores).sum(scores, axis=1)
+        sums = _xp.namespace_of(scores).sum(scores, axis=1)
+        return self._moments.times_owned(scores, data), sums
 
     def apply_gram(self, rows: Array) -> Array:
         """U·X·Xᵀ of the centred data, (b, n) ↦ (b, n): one pass over X.
@@ -202,8 +259,9 @@ class CentroidOperator(ScatterOperator):
     def _product_term(self, rows: Array, block: slice, data: Array) -> tuple[Array, Array]:
         shift = self._moments.shift
         data = data if shift is None else data - shift[block]
-        scores = rows @ data
-        return scores @ data.T, scores @ self._moments.offset[block]
+        scores = self._moments.times(rows, data)
+        sums = scores @ self._moments.offset[block]
+        return self._moments.times_owned(scores, data.T), sums
 
     def project_rows(self, rows: Array) -> Array:
         """V·Xᵀ of the centred data, (b, d) ↦ (b, n)."""
@@ -212,7 +270,7 @@ class CentroidOperator(ScatterOperator):
         return self._rooted(total)
 
     def _scores(self, rows: Array, data: Array) -> Array:
-        return rows @ self._moments.shifted(data).T
+        return self._moments.times(rows, self._moments.shifted(data).T)
 
     def combine_rows(self, rows: Array) -> Array:
         """U·X of the centred data, (b, n) ↦ (b, d)."""
@@ -222,7 +280,7 @@ class CentroidOperator(ScatterOperator):
         return total
 
     def _sum_term(self, rows: Array, block: slice, data: Array) -> tuple[Array]:
-        return (rows[:, block] @ self._moments.shifted(data),)
+        return (self._moments.times(rows[:, block], self._moments.shifted(data)),)
 
     def indicators(self) -> Array:
         """N, (K, n), rows √w / √W_j on class j, centred: B = N·X."""
@@ -258,21 +316,8 @@ class CentroidOperator(ScatterOperator):
         rows = _xp.draw_normal(self._seed, (self.n, count), self.place, self._source.dtype)
         return self._without_mean(rows.T).T
 
-    def _centred_rows(self, rows: Array) -> Array:
-        shift, offset = self._moments.shift, self._moments.offset
-        if shift is None:
-            return rows - offset
-        rows = rows - shift
-        rows -= offset
-        return rows
-
     def _centred_columns(self, block: slice, columns: Array) -> Array:
-        if self._moments.shift is None:
-            columns = columns - self._moments.offset[block]
-        else:
-            # In two steps: their sum, the mean, is rounded to the digits of a large number.
-            columns = columns - self._moments.shift[block]
-            columns -= self._moments.offset[block]
+        columns = self._moments.centred(columns, block)
         if self._root is not None:
             columns *= self._root[:, None]
         return columns

@@ -33,6 +33,9 @@ BLOCK_SHARE = 48
 LEAST_BLOCK, LARGEST_BLOCK = 2**18, 2**24
 ROOM_FACTOR = 1.2  # of its estimate that a fit must find free on a device
 ONE_HOT_CLASSES = 64  # up to so many classes are summed by a one-hot product
+# Rows per piece of more classes: its one-hot matrices are this size squared.
+PIECE_ROWS = 512
+SMALL = 400  # matrices up to this size NumPy factors in double precision, whatever they are
 ITEMSIZES = {"float32": 4, "float64": 8}
 FORMS = ("scatter", "gram", "krylov")
 
@@ -67,6 +70,12 @@ class Problem:
         Whether only rows can be had, and columns not.
     chunk_rows : int
         Rows that are stored together: to read one of them may cost as much as all.
+    copies : bool
+        Whether each block is copied as it is read.
+    made : int
+        Bytes that X takes once more, for another kind of sparse matrix or another dtype.
+    weighted, supervised : bool
+        Whether samples have weights, and whether all have labels.
     """
 
     n: int
@@ -78,6 +87,10 @@ class Problem:
     where: str = MEMORY
     by_rows: bool = False
     chunk_rows: int = 1
+    copies: bool = False
+    made: int = 0
+    weighted: bool = False
+    supervised: bool = True
 
     @property
     def itemsize(self) -> int:
@@ -92,7 +105,12 @@ class Problem:
     @property
     def basis_length(self) -> int:
         """Length of the matrix-free form's vectors: that of a column where columns are at hand."""
-        return self.d if self.by_rows else min(self.n, self.d)
+        return self.d if self.by_rows or not self.supervised else min(self.n, self.d)
+
+    @property
+    def sample_vectors(self) -> int:
+        """Numbers per sample beside its code: weights, their roots and signs."""
+        return 3 * self.weighted + 3 * (not self.supervised)
 
 
 @dataclass(frozen=True)
@@ -395,13 +413,15 @@ def dense_form(problem: Problem) -> str:
     return "gram" if problem.n < problem.d and problem.stored is None else "scatter"
 
 
-def most_rows(plan: Plan, limits: Limits) -> int:
+def most_rows(plan: Plan, limits: Limits, supervised: bool = True) -> int:
     """How many rows the matrix-free form may keep: what the plan counts, and all that is left."""
     spare = limits.spare(plan)
     if math.isinf(spare):
         return sys.maxsize
     # Vectors of samples may be shorter, and never make the space larger than it may be.
-    length = plan.n_features if plan.where != MEMORY else min(plan.n_samples, plan.n_features)
+    length = plan.n_features
+    if plan.where == MEMORY and supervised:
+        length = min(plan.n_samples, plan.n_features)
     more = int(spare) // (length * ITEMSIZES[plan.dtype])
     return _typical_rows(plan.n_classes, plan.width, plan.wide_passes, length) + more
 
@@ -429,7 +449,7 @@ def _block_rows(
     per_row = max(1, problem.entries * (item if problem.stored is None else item + 4) // n)
     # Of a row, marks for its class are made, or scores: more than a short row is itself.
     made = max(width, 2 * min(problem.n_classes, ONE_HOT_CLASSES + 1)) * item
-    cost = BLOCKS_ALIVE * per_row + made
+    cost = (BLOCKS_ALIVE + problem.copies) * per_row + made
     held = per_row if form == "gram" else 0
     most = min(
         _share(READ_BLOCK, READ_SHARE, limits) // per_row,
@@ -468,16 +488,23 @@ def _estimate(form: str, problem: Problem, solver: str, limits: Limits) -> Plan:
         width = max(FAST_WIDTH if fast else WIDE_WIDTH, n_classes)
         if fast and stored is not None:
             width = max(SPARSE_WIDTH, n_classes)
+        if not problem.supervised:  # random rows, for eigenvectors that may be anywhere
+            width = min(max(width, n_classes + min(k, 64) + 8), problem.basis_length)
         wide_passes = FAST_WIDE_PASSES if fast else WIDE_WIDE_PASSES
         passes += TYPICAL_PASSES
         rows = _typical_rows(n_classes, width, wide_passes, problem.basis_length)
         flops += TYPICAL_PASSES * reading + 4.0 * entries * rows
     peak = _peak(form, problem, width, wide_passes)
     if stored is not None and not problem.by_rows:
-        peak += width * max(n, d) * item  # a pass is by rows, with products of either length
+        # A pass is by rows, with products of either length: that of features is a sum, with terms.
+        peak += width * (n if n >= d else 2 * d) * item
     block = 0 if form == "gram" else block_bytes(n, d, item)  # that has one anyway
     # Labels as codes, in the order of classes, and T of the Krylov space with its eigenvectors.
-    host_bytes = 2 * 8 * n + 6 * 8 * rows * rows
+    host_bytes = (2 + problem.sample_vectors) * 8 * n + 6 * 8 * rows * rows
+    if problem.where == MEMORY:
+        peak += problem.made
+    else:
+        host_bytes += problem.made
     read_rows = panel_rows = 0
     if problem.where == BLOCKS:
         left = limits.for_blocks(peak, host_bytes)
@@ -516,17 +543,36 @@ def _peak(form: str, problem: Problem, width: int, wide_passes: int) -> int:
     few = n_classes <= ONE_HOT_CLASSES
     # Adding up the classes: a block, the sums and their next term, or sums class by class.
     hot = n_classes * (item + 1) // item  # one-hot rows and a mask of bytes
-    adding = min(block, hot * n) + codes + 2 * sums if few else block + 4 * sums
+    # Of a block that is read: those of X in memory are smaller than a block of it.
+    piece = 2 * min(PIECE_ROWS, n, block // d) ** 2 if problem.where == BLOCKS else 0
+    adding = min(block, hot * n) + codes + 2 * sums if few else block + piece + 4 * sums
+    if problem.stored is not None:
+        adding += block  # products copy what they multiply
     # At the end: sums, B and centroids, components and what the sign rule makes of them.
     ending = 3 * sums + 6 * k * d
-    held = 2 * sums  # sums and B, all the while
+    if form != "krylov" and n <= d:  # some may be arbitrary, and are drawn in double precision
+        ending += (1 + 8 // item) * k * d
+    vectors = problem.sample_vectors * n
+    adding += vectors
+    held = 2 * sums + vectors  # sums and B, all the while
     if form == "scatter":
-        # The second moment and its next term; M with eigenvectors and workspace.
+        # The second moment and its next term, which of sparse rows is made of parts; M with
+        # eigenvectors and workspace.
+        adding += d * d if problem.stored is not None else 0
         steps = [adding + 2 * d * d, held + 2 * sums + 2 * d * d, held + 4 * d * d + 64 * d]
         ending += d * d
+        if d > 900:  # the leading eigenpairs alone, beside the classes
+            steps.append(held + sums + 4 * d * d + 64 * d)
     elif form == "gram":
         # G, its next term and a block; the factor with M, eigenvectors and workspace.
-        steps = [adding, held + max(block, 2 * n * n) + 2 * n * n, held + 5 * n * n + 64 * n]
+        solving = 5 * n * n + 64 * n
+        if item == 4 and n <= SMALL:
+            solving += 2 * n * n
+        if not problem.supervised and n > d - k:  # all eigenvectors of T, reflected
+            solving += 2 * n * n + n_classes * n
+        if n > d:  # and what they stand for, if few are positive
+            solving += n * n
+        steps = [adding, held + max(block, 2 * n * n) + 2 * n * n, held + solving]
     else:
         length = problem.basis_length
         if length < d:

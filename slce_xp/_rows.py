@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import mmap
 import os
 from typing import Any
@@ -40,6 +41,12 @@ class RowReader(Matrix):
         Blocks are dense arrays or sparse matrices, of whatever library.
     name : str
         By which error messages call it.
+
+    Attributes
+    ----------
+    copies : bool
+        Whether blocks are copied as they are read: unless what gives them is known never to write
+        to them again.
     """
 
     def __init__(self, rows: Any, name: str = "X") -> None:
@@ -48,14 +55,14 @@ class RowReader(Matrix):
         n, d = rows.shape
         self.shape = (int(n), int(d))
         self._file = _file_of(rows) if isinstance(rows, np.ndarray) else None
-        self._lends = False
+        self._kept: np.ndarray | None = None
+        # Whoever else gives rows may give the same memory again, filled with the next ones, while
+        # these are worked on; no look at a few rows can tell.
+        self.copies = not _keeps_rows(rows)
         self._empty: Any = None
         first = self.read(slice(0, min(1, self.shape[0])))
         self.is_sparse = isinstance(first, Sparse)
         self._empty = _xp.without_rows(first)
-        if isinstance(first, np.ndarray) and not first.flags.owndata and self.shape[0] > 1:
-            # Views of one buffer: to read the next block would overwrite this one.
-            self._lends = np.shares_memory(first, self.read(slice(1, 2)))
 
     @staticmethod
     def can_read(matrix: Array) -> bool:
@@ -82,15 +89,36 @@ class RowReader(Matrix):
     def stored(self) -> int:
         """About how many entries of a sparse matrix are stored, by a few rows from all over it."""
         if isinstance(self._rows, Sparse):
-            return int(self._rows.values.shape[0])
+            return self._rows.stored
         n = self.shape[0]
         length = min(n, 8)
         starts = [(n - length) * i // 15 for i in range(16)]  # rows may be sorted by how full
         found = sum(self.read(slice(i, i + length)).values.shape[0] for i in starts)
         return int(-(-found * n // max(1, length * len(starts))))
 
+    def only(self, kept: np.ndarray) -> RowReader:
+        """A reader of some rows, at ascending positions: the others are read, and dropped."""
+        reader = copy.copy(self)
+        reader._kept = kept
+        reader.shape = (len(kept), self.shape[1])
+        return reader
+
     def read(self, block: slice) -> Array:
         """Some rows, as an array or a Sparse."""
+        if self._kept is None:
+            return self._read(block)
+        kept, length = self._kept[block], block.stop - block.start
+        parts = []
+        while len(kept):
+            # No more rows at a time than were asked for.
+            first = int(kept[0])
+            found = kept[: np.searchsorted(kept, first + length)] - first
+            rows = self._read(slice(first, first + int(found[-1]) + 1))
+            parts.append(_xp.take_rows(rows, found))
+            kept = kept[len(found) :]
+        return _xp.join_rows(parts) if parts else self._empty
+
+    def _read(self, block: slice) -> Array:
         start, stop = block.start, block.stop
         is_masked = False
         try:
@@ -100,13 +128,14 @@ class RowReader(Matrix):
                 return self._rows.rows(block)
             rows = self._rows[start:stop]
             if _xp.is_sparse(rows):
-                rows = Sparse.of(rows)
+                rows = Sparse(rows)
             elif not _xp.is_array(rows):
                 rows = np.asarray(rows)
             if isinstance(rows, np.ndarray):
                 is_masked = np.ma.is_masked(rows)
                 rows = np.asarray(rows)
-                rows = rows.copy() if self._lends else rows
+            if self.copies:
+                rows = _xp.copied(rows)
         except MemoryError:
             raise  # no fault of these rows
         except Exception as error:  # whatever a file, a network or a user's class raises
@@ -133,6 +162,12 @@ class RowReader(Matrix):
                 f"{kinds[not self.is_sparse]}. Make them all sparse, or all dense"
             )
         return rows
+
+
+def _keeps_rows(rows: Any) -> bool:
+    """Whether rows stay as they are when others are read: of arrays in memory, h5py and zarr."""
+    library = type(rows).__module__.partition(".")[0]
+    return isinstance(rows, Sparse) or _xp.is_array(rows) or library in ("h5py", "zarr")
 
 
 def _file_of(x: np.ndarray) -> tuple[str, int] | None:

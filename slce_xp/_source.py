@@ -12,6 +12,7 @@ import importlib
 import itertools
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -41,16 +42,27 @@ class ArraySource:
         Never copied as a whole nor written to. Integers are converted block by block.
     dtype : optional
         What to convert blocks to; by default what `x` is best computed in.
+    kept : numpy.ndarray of int, optional
+        Positions of the rows to read, if not all.
     """
 
     is_sparse = False
     by_rows = False  # whether only rows can be had, and columns not
     in_memory = True  # whether rows from all over X can be had at once
 
-    def __init__(self, x: Array, dtype: Any = None, progress: Progress | None = None) -> None:
+    def __init__(
+        self,
+        x: Array,
+        dtype: Any = None,
+        progress: Progress | None = None,
+        kept: np.ndarray | None = None,
+    ) -> None:
         self._x = x
+        self._kept = kept
+        self.row_numbers = kept  # of the caller's X
         self.progress = progress or Progress()
         self.n, self.d = x.shape
+        self.n = self.n if kept is None else len(kept)
         self.place: Place = _xp.place_of(x)
         self.dtype: Any = dtype or _xp.working_dtype(x)
         xp = self.place.xp
@@ -59,30 +71,46 @@ class ArraySource:
         self._read_rows = self._panel_rows = max(1, self.block_length(self.d))
 
     def rows(self, index: slice) -> Array:
-        """Rows as floats: a view where X has the working dtype."""
+        """Rows as floats: a view if X has the working dtype, and all rows are kept."""
+        if self._kept is not None:
+            return self.gather(_xp.from_host(np.arange(self.n)[index], self.place))
         rows = self._x if index == slice(0, self.n) else self._x[index, :]
         return self.place.xp.astype(rows, self.dtype, copy=False)
 
     def gather(self, index: Array) -> Array:
         """Rows at the given positions, as floats."""
         xp = self.place.xp
+        if self._kept is not None:
+            index = xp.take(self._kept_index, index)
         return xp.astype(xp.take(self._x, index, axis=0), self.dtype, copy=False)
 
     def columns(self, index: slice) -> Array:
         """Columns as floats."""
         columns = self._x if index == slice(0, self.d) else self._x[:, index]
+        if self._kept is not None:
+            columns = self.place.xp.take(columns, self._kept_index, axis=0)
         return self.place.xp.astype(columns, self.dtype, copy=False)
 
+    @cached_property
+    def _kept_index(self) -> Array:
+        return _xp.from_host(self._kept, self.place)  # type: ignore[arg-type]
+
     def probe(self, count: int) -> Array:
-        """At most so many rows from all over X, as floats, within a block with their squares."""
+        """At most `count` rows from all over X, as floats, within a block with their squares."""
         count = min(count, self.block_length(2 * self.d))
         return self.rows(slice(None, None, -(-self.n // count)))
 
-    def mean_square(self) -> float:
-        """About the mean of the rows' squared lengths, by the first block of them."""
-        rows = self.rows(next(iter(self.row_blocks(self.d))))
-        squares = rows.row_squares() if isinstance(rows, Sparse) else rows * rows
-        return float(read(self.place.xp.sum(squares) / rows.shape[0])[0])
+    def probe_size(self) -> float:
+        """The largest magnitude in a sparse X, or in a part of it: not finite if X is not."""
+        return largest_magnitude(self.rows(next(iter(self.row_blocks(self.d)))))
+
+    def largest_deviation(self, shift: Array | None) -> float:
+        """The largest magnitude in X − shift, by a pass over X."""
+        largest = 0.0
+        with self.reading(0 if shift is None else self.d) as blocks:
+            for _, rows in blocks:
+                largest = max(largest, largest_magnitude(rows if shift is None else rows - shift))
+        return largest
 
     def sum_rows(self, term: Term, made: int) -> tuple[Array, ...]:
         """Sum what `term` makes of each row block: one pass over X.
@@ -190,7 +218,7 @@ class ArraySource:
         are_views: Callable[[Any], bool],
         least: int = 1,
     ) -> Iterator[slice]:
-        if self._x.dtype != self.dtype or not are_views(self.place.xp):
+        if self._kept is not None or self._x.dtype != self.dtype or not are_views(self.place.xp):
             made, least = made + width, least // 2
         return _blocks(count, max(least, self.block_length(made)))
 
@@ -208,7 +236,11 @@ class ArraySource:
                 position = int(_xp.to_host(xp.argmax(xp.astype(xp.reshape(bad, (-1,)), xp.int8))))
                 row, column = divmod(position, self.d)
                 value = float(_xp.to_host(values[row, column]))
-                raise _validate.not_finite(first_row + block.start + row, column, value)
+                raise self._not_finite(first_row + block.start + row, column, value)
+
+    def _not_finite(self, row: int, column: int, value: float) -> ValueError:
+        row = row if self.row_numbers is None else int(self.row_numbers[row])
+        return _validate.not_finite(row, column, value)
 
 
 class SparseSource(ArraySource):
@@ -225,33 +257,34 @@ class SparseSource(ArraySource):
 
     def __init__(self, x: Sparse, dtype: Any = None, progress: Progress | None = None) -> None:
         super().__init__(x, dtype or _xp.working_dtype(x), progress)
-        self._x = x.astype(self.dtype)
+        if not x.can_slice:
+            self._x = x.astype(self.dtype)
 
-    def mean_square(self) -> float:
-        """The mean of the rows' squared lengths: no mean of them is longer."""
-        squares = self.place.xp.sum(self.values * self.values)
-        return float(read(squares / self.n)[0])
-
-    @property
-    def values(self) -> Array:
-        """The stored values, shape (nnz,)."""
-        return self._x.values
+    def probe_size(self) -> float:
+        """The largest magnitude in X."""
+        return largest_magnitude(self._x)
 
     def rows(self, index: slice) -> Sparse:
         """Rows as a sparse block."""
         whole: Sparse = self._x
-        return whole if index == slice(0, self.n) else whole.rows(index)
+        return (whole if index == slice(0, self.n) else whole.rows(index)).astype(self.dtype)
 
     def row_blocks(self, made: int) -> Iterator[slice]:
         """Slices of rows, as long as what is made of them stays within the bytes of a block."""
-        return _blocks(self.n, self.block_length(made) if self._x.can_slice else self.n)
+        if not self._x.can_slice:
+            return iter([slice(0, self.n)])
+        if self._x.dtype == self.dtype:
+            return _blocks(self.n, self.block_length(made))
+        # Rows may be sorted by how full they are: entries are counted, not taken by their mean.
+        starts = _xp.to_host(self._x.parts()[2])
+        return _within_stored(starts, self.block_length(2), self.block_length(2 * made))
 
     def raise_if_not_finite(self, first_row: int = 0) -> None:
         """Find the first NaN or infinity among the stored values."""
         found = self._x.first_not_finite()
         if found is not None:
             row, column, value = found
-            raise _validate.not_finite(first_row + row, column, value)
+            raise self._not_finite(first_row + row, column, value)
 
 
 class StreamSource(ArraySource):
@@ -305,7 +338,7 @@ class StreamSource(ArraySource):
         return iter(_within(slice(0, self.n), self._read_rows) or [slice(0, 0)])
 
     def probe(self, count: int) -> Array:
-        """At most so many rows, and no more than a block, a few from each of several spots."""
+        """At most `count` rows, and no more than a block, a few from each of several spots."""
         count = min(count, self._read_rows)
         spots = max(1, min(PROBE_SPOTS, count))
         length = min(max(1, count // spots), max(1, self.n // spots))
@@ -333,7 +366,10 @@ class StreamSource(ArraySource):
         """Find the first NaN or infinity, with the same search in each block."""
         with self.reading(0) as blocks:
             for block, rows in blocks:
-                open_source(rows).raise_if_not_finite(first_row + block.start)
+                part = open_source(rows)
+                numbers = self.row_numbers
+                part.row_numbers = numbers if numbers is None else numbers[block]
+                part.raise_if_not_finite(first_row + block.start if numbers is None else 0)
 
 
 def open_source(
@@ -344,6 +380,7 @@ def open_source(
     read_rows: int = 0,
     panel_rows: int = 1,
     whole_rows: bool = False,
+    kept: np.ndarray | None = None,
 ) -> ArraySource:
     """The source for a matrix of any kind.
 
@@ -361,18 +398,35 @@ def open_source(
         may hold.
     whole_rows : bool
         Whether chunks of a Dask array must hold whole rows.
+    kept : numpy.ndarray of int, optional
+        Positions of the rows to read, ascending; all by default.
     """
     if _xp.is_dask(x):
         # By name: Dask is imported only by those who use it.
         dask_source = importlib.import_module("slce_xp._dask").DaskSource
-        source: ArraySource = dask_source(x, dtype, progress, whole_rows)
-        return source
-    if isinstance(x, RowReader):
-        place = place or x.place
+        source: ArraySource = dask_source(
+            x if kept is None else x[kept], dtype, progress, whole_rows
+        )
+    elif isinstance(x, RowReader):
         rows = read_rows or max(1, READ_BLOCK // max(1, 8 * x.shape[1]))
-        return StreamSource(x, place, rows, panel_rows, dtype, progress)
-    kind = SparseSource if isinstance(x, Sparse) else ArraySource
-    return kind(x, dtype, progress)
+        reader = x if kept is None else x.only(kept)
+        source = StreamSource(reader, place or x.place, rows, panel_rows, dtype, progress)
+    elif isinstance(x, Sparse):
+        source = SparseSource(x if kept is None else x.only(kept), dtype, progress)
+    else:
+        source = ArraySource(x, dtype, progress, kept)
+    source.row_numbers = kept
+    return source
+
+
+def largest_magnitude(rows: Array) -> float:
+    """The largest magnitude in a dense or sparse block of rows, without a temporary of its size."""
+    xp, _ = _xp.place_of(rows)
+    values = rows.values if isinstance(rows, Sparse) else rows
+    if 0 in values.shape or xp.isdtype(values.dtype, "bool"):
+        return 1.0
+    low, high = map(float, read(xp.min(values), xp.max(values)))
+    return max(-low, high)
 
 
 class _Parts:
@@ -388,6 +442,16 @@ class _Parts:
 
 def _within(rows: slice, step: int) -> list[slice]:
     return [slice(i, min(i + step, rows.stop)) for i in range(rows.start, rows.stop, step)]
+
+
+def _within_stored(starts: np.ndarray, most: int, most_rows: int) -> Iterator[slice]:
+    """Slices of rows of which so many entries are stored, or of one row."""
+    n, start = starts.shape[0] - 1, 0
+    while start < n:
+        end = int(np.searchsorted(starts, starts[start] + most, side="right")) - 1
+        stop = max(start + 1, min(end, start + most_rows, n))
+        yield slice(start, stop)
+        start = stop
 
 
 def _mirrored(strips: list[Array], place: Place) -> Array:

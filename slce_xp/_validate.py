@@ -62,7 +62,7 @@ def _as_array(X: Any, name: str) -> Array:
             f"one, such as {name}.X, or fit with slce_xp.anndata.slce"
         )
     if _xp.is_sparse(X):
-        return _xp.Sparse.of(X) if len(X.shape) == 2 else X
+        return _xp.Sparse(X) if len(X.shape) == 2 else X
     if _is_sparse(X):
         ways = ("toarray", "to_dense", "todense")
         way = next((way for way in ways if hasattr(X, way)), ways[0])
@@ -230,7 +230,7 @@ def as_component_count(
         return default if supervised else n_features  # samples without a label lift the bound
     rule = f"n_components must be an integer from 1 to {n_features} (the number of features)"
     other = "None (number of classes − 1) or 'positive'"
-    if isinstance(n_components, (bool, str)):
+    if isinstance(n_components, (bool, np.bool, str)):  # NumPy 2.2 takes its own for an index
         raise TypeError(f"{rule}, {other}; got {n_components!r}")
     try:
         count = operator.index(n_components)
@@ -245,7 +245,7 @@ def as_count(value: Any, name: str, least: int, most: int | None = None) -> int:
     """An integer of at least `least` and at most `most`."""
     limit = f" and at most {most}" if most is not None else ""
     rule = f"{name} must be an integer of at least {least}{limit}"
-    if isinstance(value, bool):
+    if isinstance(value, (bool, np.bool)):
         raise TypeError(f"{rule}; got {value!r}")
     try:
         count = operator.index(value)
@@ -271,10 +271,10 @@ def as_tolerance(tol: Any, eps: float) -> float:
 def as_seed(random_state: Any) -> int:
     """Return a non-negative integer seed."""
     try:
-        seed = operator.index(random_state)
+        seed = -1 if isinstance(random_state, (bool, np.bool)) else operator.index(random_state)
     except TypeError:
         seed = -1
-    if seed < 0 or isinstance(random_state, bool):
+    if seed < 0:
         raise ValueError(f"random_state must be an integer ≥ 0, such as 0; got {random_state!r}")
     return seed
 

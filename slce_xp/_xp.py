@@ -12,6 +12,7 @@ import importlib
 import traceback
 import warnings
 from collections.abc import Iterator
+from functools import cached_property
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -66,7 +67,7 @@ def place_of(x: Array) -> Place:
     if isinstance(x, Matrix):
         return x.place
     if compat.is_dask_array(x):
-        return place_of(Sparse.of(x._meta) if is_sparse(x._meta) else x._meta)
+        return place_of(Sparse(x._meta) if is_sparse(x._meta) else x._meta)
     return Place(compat.array_namespace(x), compat.device(x))
 
 
@@ -151,7 +152,7 @@ def _find_device(xp: ModuleType, device: object) -> Any:
     except Exception as error:  # each library raises its own kind
         # A CPU build of torch raises AssertionError, a missing GPU RuntimeError, a typo
         # RuntimeError or ValueError: to the user all say "no such device".
-        known = ", ".join(map(str, _devices(xp)))
+        known = ", ".join(map(device_name, _devices(xp)))
         raise ValueError(
             f"device must be a device that {backend_name(xp)} has here ({known}); got {device!r} "
             f"({_first_line(error)}). Choose one of them, or leave device=None"
@@ -180,7 +181,8 @@ def device_name(device: Any) -> str:
     """The name by which `device=` finds a device again."""
     if type(device).__module__.startswith("cupy"):
         return f"cuda:{device.id}"
-    return str(getattr(device, "_device", device))  # array-api-strict keeps it there
+    name = str(getattr(device, "_device", device))  # array-api-strict keeps it there
+    return name.replace("TFRT_CPU_", "cpu:")  # an older JAX does not know its CPUs by that name
 
 
 def _devices(xp: ModuleType) -> list[Any]:
@@ -303,9 +305,36 @@ def without_rows(x: Array) -> Array:
     return xp.empty((0, x.shape[1]), dtype=x.dtype, device=device)
 
 
+def copied(x: Array) -> Array:
+    """The same values in memory of their own."""
+    if isinstance(x, Sparse):
+        return x.copy()
+    xp, device = place_of(x)
+    return xp.asarray(x, copy=True, device=device)
+
+
 def draw_normal(seed: int, shape: tuple[int, ...], place: Place, dtype: Any) -> Array:
     """Standard normal numbers, the same for every backend: drawn by NumPy and moved."""
     return from_host(np.random.default_rng(seed).standard_normal(shape), place, dtype)
+
+
+def take_rows(x: Array, positions: np.ndarray) -> Array:
+    """Rows of an array or a Sparse at positions that the host knows."""
+    if isinstance(x, Sparse):
+        return x.only(positions)
+    if len(positions) == x.shape[0]:
+        return x
+    place = place_of(x)
+    return place.xp.take(x, from_host(positions, place), axis=0)
+
+
+def join_rows(parts: list[Array]) -> Array:
+    """Blocks of rows below each other."""
+    if len(parts) == 1:
+        return parts[0]
+    if isinstance(parts[0], Sparse):
+        return Sparse.joined(parts)
+    return place_of(parts[0]).xp.concat(parts, axis=0)
 
 
 # ---------------------------------------------------------------- sparse matrices
@@ -347,27 +376,51 @@ class Sparse(Matrix):
 
     Parameters
     ----------
-    matrix : compressed sparse rows of SciPy, CuPy or torch, shape (n, d)
+    matrix : sparse matrix of SciPy, CuPy or torch, shape (n, d)
+        Made compressed rows when it is first computed with, if it is of another kind.
     """
 
     __array_ufunc__ = None  # NumPy leaves ``array @ sparse`` to us
     __array_priority__ = 1000.0  # and so does CuPy
 
     def __init__(self, matrix: Any, transposed: bool = False) -> None:
-        self._matrix = matrix
+        self._given = matrix
         self._transposed = transposed
 
-    @classmethod
-    def of(cls, x: Any) -> Sparse:
-        """Any sparse matrix as compressed rows, the same memory where it has them already."""
-        if _has_csr(x):
-            return cls(x.tocsr())
-        return cls(x if str(x.layout) == "torch.sparse_csr" else x.to_sparse_csr())
+    @cached_property
+    def _matrix(self) -> Any:
+        """As compressed rows: the same memory where it has them already."""
+        x = self._given
+        if self._is_compressed:
+            return x
+        return x.tocsr() if _has_csr(x) else x.to_sparse_csr()
+
+    @property
+    def _is_compressed(self) -> bool:
+        x = self._given
+        return x.format == "csr" if _has_csr(x) else str(x.layout) == "torch.sparse_csr"
+
+    @property
+    def stored(self) -> int:
+        """Stored entries."""
+        x = self._given
+        return int(x.nnz if _has_csr(x) else x._nnz())
+
+    @property
+    def compressing_bytes(self) -> int:
+        """What compressed rows will take beside the matrix; 0 where it has them already."""
+        x = self._given
+        if self._is_compressed:
+            return 0
+        indices = getattr(x, "indices" if getattr(x, "format", "") == "csc" else "col", None)
+        # Of SciPy's others by way of objects; of torch's with long indices.
+        index = indices.dtype.itemsize if indices is not None else 64 if _has_csr(x) else 16
+        return int(self.stored * (x.dtype.itemsize + index) + 8 * (x.shape[0] + 1))
 
     @property
     def shape(self) -> tuple[int, int]:  # type: ignore[override]
         """Rows and columns."""
-        n, d = self._matrix.shape
+        n, d = self._given.shape
         return (int(d), int(n)) if self._transposed else (int(n), int(d))
 
     @property
@@ -378,12 +431,15 @@ class Sparse(Matrix):
     @property
     def dtype(self) -> Any:
         """Of the values."""
-        return self.values.dtype
+        return self._given.dtype
 
     @property
     def place(self) -> Place:
         """Where the values are."""
-        return place_of(self.values)
+        x = self._given
+        if type(x).__module__.startswith("scipy"):
+            return _NUMPY
+        return place_of(x.data if _has_csr(x) else x)
 
     @property
     def T(self) -> Sparse:  # noqa: N802 -- as arrays call it
@@ -400,30 +456,80 @@ class Sparse(Matrix):
 
     def rows(self, index: slice) -> Sparse:
         """Some rows, where `can_slice` says so: torch has no slices of sparse matrices."""
-        return Sparse(self._matrix[index.start : index.stop])
+        matrix, start, stop = self._matrix, index.start, index.stop
+        if self.place != _NUMPY:
+            return Sparse(matrix[start:stop])
+        pointers = matrix.indptr[start : stop + 1]
+        stored = slice(pointers[0], pointers[-1])
+        parts = (matrix.data[stored], matrix.indices[stored], pointers - pointers[0])
+        return Sparse(_views(type(matrix), parts, (stop - start, matrix.shape[1])))
+
+    def only(self, positions: np.ndarray) -> Sparse:
+        """The rows at some positions, a copy."""
+        if len(positions) == self.shape[0]:
+            return self
+        if _has_csr(self._matrix):
+            return Sparse(self._matrix[from_host(positions, self.place)])
+        rows = self._matrix.to_sparse_coo().index_select(0, from_host(positions, self.place))
+        return Sparse(rows)
+
+    @classmethod
+    def joined(cls, parts: list[Sparse]) -> Sparse:
+        """Blocks of rows below each other, of SciPy or CuPy."""
+        package = type(parts[0]._matrix).__module__.partition(".sparse")[0]
+        stack = importlib.import_module(f"{package}.sparse").vstack
+        return cls(stack([part._matrix for part in parts], format="csr"))
 
     @property
     def can_slice(self) -> bool:
         """Whether `rows` can be asked for."""
-        return _has_csr(self._matrix)
+        return _has_csr(self._given)
 
     def astype(self, dtype: Any) -> Sparse:
         """With values of another dtype."""
         if self.dtype == dtype:
             return self
+        matrix = self._matrix
+        if not _has_csr(matrix):
+            return Sparse(matrix.to(dtype), self._transposed)
+        # Not by its own `astype`, which copies the indices, too.
+        parts = (matrix.data.astype(dtype), matrix.indices, matrix.indptr)
+        make = _views if self.place == _NUMPY else _compressed
+        return Sparse(make(type(matrix), parts, matrix.shape), self._transposed)
+
+    def copy(self) -> Sparse:
+        """The same in memory of its own."""
         native = _has_csr(self._matrix)
-        return Sparse(self._matrix.astype(dtype) if native else self._matrix.to(dtype))
+        return Sparse(self._matrix.copy() if native else self._matrix.clone(), self._transposed)
 
-    def gram(self, weights: Array | None, width: int) -> Array:
-        """XᵀX with weighted rows, shape (d, d), a dense array: so many of its rows at a time.
+    def __mul__(self, factor: float) -> Sparse:
+        """With values times a number."""
+        return Sparse(self._matrix * factor, self._transposed)
 
-        As products with unit vectors: CuPy's product of two sparse matrices is not to be relied on.
+    def gram(
+        self, weights: Array | None, width: int, root: float = 1.0, shift: Array | None = None
+    ) -> Array:
+        """ZᵀZ of weighted rows Z = root²·(X − shift), shape (d, d), dense.
+
+        Made of `width` of its rows at a time, as products with unit vectors: CuPy's product of two
+        sparse matrices is not to be relied on.
         """
+        xp, _ = self.place
         parts = []
         for start in range(0, self.shape[1], width):
             columns = self.columns(start, width)
-            parts.append((columns if weights is None else columns * weights) @ self)
-        return self.place.xp.concat(parts, axis=0)
+            if shift is not None:
+                columns = columns - shift[start : start + width][:, None]
+            if root != 1.0:
+                columns = columns * (root * root)
+            if weights is not None:
+                columns = columns * weights
+            # One root before and one after the product: neither overflows.
+            product = ((columns * root) @ self) * root if root != 1.0 else columns @ self
+            if shift is not None:
+                product -= xp.sum(columns, axis=1)[:, None] * (shift * (root * root))
+            parts.append(product)
+        return xp.concat(parts, axis=0)
 
     def columns(self, start: int, width: int) -> Array:
         """Some columns as the rows of a dense array, shape (width or less, n)."""
@@ -477,6 +583,17 @@ class Sparse(Matrix):
                 "of them, or a dense X"
             )
         return Sparse(make(parts, shape=self.shape))
+
+
+def _compressed(kind: Any, parts: tuple[Array, Array, Array], shape: tuple[int, int]) -> Any:
+    return kind(parts, shape=shape)
+
+
+def _views(kind: Any, parts: tuple[Array, Array, Array], shape: tuple[int, int]) -> Any:
+    """Compressed rows of SciPy in the memory of `parts`, of which its own way may make copies."""
+    matrix = kind(shape, dtype=parts[0].dtype)
+    matrix.data, matrix.indices, matrix.indptr = parts
+    return matrix
 
 
 # ---------------------------------------------------------------- dtypes and arithmetic
@@ -617,10 +734,30 @@ def cholesky(matrix: Array) -> Array:
     return place_of(matrix).xp.linalg.cholesky(matrix)
 
 
-def _is_large_for_numpy(matrix: Array) -> bool:
-    """Whether SciPy is the better one: for some eigenpairs, and for float32.
+def solve_upper(factor: Array, right: Array) -> Array:
+    """Solve an upper triangular system, (n, n) and (n, k) ↦ (n, k)."""
+    if isinstance(factor, np.ndarray):
+        linalg = importlib.import_module("scipy.linalg")
+        return linalg.solve_triangular(factor, right, check_finite=False)
+    return place_of(factor).xp.linalg.solve(factor, right)
 
-    NumPy factors float32 in double precision, in two to three times the memory.
+
+def qr(matrix: Array) -> tuple[Array, Array]:
+    """Orthonormal columns Q, shape (m, k), and triangular R, shape (k, k), of a tall matrix."""
+    # Some SciPys refuse a matrix without columns.
+    if _is_large_for_numpy(matrix) and matrix.dtype == np.float32 and matrix.shape[1]:
+        linalg = importlib.import_module("scipy.linalg")
+        q, r = linalg.qr(matrix, mode="economic", check_finite=False)
+        return q, r
+    q, r = place_of(matrix).xp.linalg.qr(matrix)
+    return q, r
+
+
+def _is_large_for_numpy(matrix: Array) -> bool:
+    """Whether SciPy is the better one.
+
+    It can compute some eigenpairs only, and all of them beside three matrices, not four. NumPy
+    factors float32 in double precision, in two to three times the memory.
     """
     return isinstance(matrix, np.ndarray) and matrix.shape[0] > SUBSET_FROM
 
@@ -642,7 +779,7 @@ def largest_eigenpairs(matrix: Array, k: int) -> tuple[Array, Array]:
     xp, device = place_of(matrix)
     m = matrix.shape[0]
     some = 0 < 2 * k < m
-    if _is_large_for_numpy(matrix) and (some or matrix.dtype == np.float32):
+    if _is_large_for_numpy(matrix):
         chosen = {"subset_by_index": (m - k, m - 1)} if some else {"driver": "evd"}
         linalg = importlib.import_module("scipy.linalg")
         values, vectors = linalg.eigh(matrix, check_finite=False, **chosen)

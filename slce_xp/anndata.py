@@ -220,8 +220,8 @@ def _loadings(model: Model, genes: np.ndarray | None) -> np.ndarray:
 
 
 def _facts(model: Model) -> dict[str, Any]:
-    classes = np.array(list(model.classes))  # not objects, where strings will do
-    if classes.dtype.kind not in "iufbU":  # HDF5 has no dates
+    classes = model.classes
+    if classes.dtype.kind not in "iufbU":  # HDF5 has no dates and no objects
         classes = classes.astype(str)
     return {
         "eigenvalues": model.eigenvalues,

@@ -21,13 +21,13 @@ from slce_xp._sizes import format_bytes
 PASSES = _plan.TYPICAL_PASSES
 
 # Host reads of a fit. The matrix-free form reads once more in each pass.
-FIT_READS = {"scatter": 5, "gram": 5, "krylov": 7}
+FIT_READS = {"scatter": 4, "gram": 5, "krylov": 7}
 READS_ABOUT = {
-    "scatter": "how far X lies from the origin, that sums are finite, the trace, how many "
-    "eigenvalues are zero, eigenvalues and loss",
-    "gram": "the same",
+    "scatter": "how far X lies from the origin, that sums are finite, the trace and the "
+    "eigenvalues, the loss",
+    "gram": "the same, the trace before the eigenvalues",
     "krylov": "offset, finite sums, the start block twice and its classes, the final residuals, "
-    "eigenvalues and loss",
+    "the loss",
 }
 
 

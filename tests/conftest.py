@@ -16,14 +16,16 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 import host_reads
-import hypothesis
 import numpy as np
 import pytest
 
 # The same examples on every run: a failure is a change, not chance. Other examples:
 # HYPOTHESIS_PROFILE=default.
-hypothesis.settings.register_profile("fixed", derandomize=True)
-hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fixed"))
+with contextlib.suppress(ImportError):  # who tests with the command's libraries only
+    import hypothesis
+
+    hypothesis.settings.register_profile("fixed", derandomize=True)
+    hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fixed"))
 
 # A second host device, so that a forgotten `device=` is caught. Read when JAX starts.
 os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=2")

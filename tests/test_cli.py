@@ -23,7 +23,8 @@ import slce_xp
 from slce_xp.cli import _in_options, main
 from slce_xp.cli.accuracy import cross_validated
 from slce_xp.cli.outputs import write_picture
-from slce_xp.cli.table import Table
+from slce_xp.cli.reading import read
+from slce_xp.cli.table import Chosen, Table
 
 pty = pytest.importorskip("pty")  # not on Windows, nor is resource
 pandas = pytest.importorskip("pandas")
@@ -328,6 +329,54 @@ def test_a_table_is_read_as_programs_write_it(how, full, tmp_path):
     assert header == [*names, "cultivar", "component_1", "component_2"]
 
 
+NAMED_ROWS = {
+    "R counts": ("t.csv", "{}\n1,{}\n2,{}\n3,{}\n4,{}\n", "1234"),
+    "R counts from zero": ("t.tsv", "{}\n0,{}\n1,{}\n2,{}\n3,{}\n", "0123"),
+    "an index counts": ("t.csv", ",{}\n0,{}\n1,{}\n2,{}\n3,{}\n", "0123"),
+    "zeros in front": ("t.csv", "{}\n01,{}\n02,{}\n03,{}\n04,{}\n", ["01", "02", "03", "04"]),
+    "words": ("t.csv", "{}\n\n  \np,{}\nq,{}\n\nr,{}\ns,{}\n", "pqrs"),
+    "blanks": ("t.txt", "{}\n p  {} \n q  {} \n r  {} \n s  {} \n", "pqrs"),
+    "blanks, an index": ("t.txt", '""  {} \n"p" {}\n"q" {}\n"r" {}\n"s" {}', "pqrs"),
+    "quotes": ("t.csv", '{}\n"p, 1",{}\n"q\n\n2",{}\n"r ""3""",{}\ns,{}\n',
+               ["p, 1", "q\n\n2", 'r "3"', "s"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", NAMED_ROWS)
+def test_names_of_rows_shift_no_column(kind, tmp_path):
+    name, pattern, ids = NAMED_ROWS[kind]
+    separator = {"t.csv": ",", "t.tsv": "\t", "t.txt": " "}[name]
+    lines = ["a,b,y", "1,20,u", "2,60,v", "3,50,u", "4,80,v"]
+    text = pattern.replace(",{}", separator + "{}")
+    text = text.format(*[line.replace(",", separator) for line in lines])
+    (tmp_path / name).write_text(text)
+    table = read(tmp_path / name, Chosen(label="y"))
+    assert list(table.ids) == list(ids)
+    assert table.names.tolist() == ["a", "b"]
+    assert table.X.tolist() == [[1, 20], [2, 60], [3, 50], [4, 80]]
+    assert list(table.labels) == ["u", "v", "u", "v"]
+
+
+@pytest.mark.parametrize(
+    ("index", "ids"),
+    [
+        (pandas.Index([1, 2, 3, 4]), "1234"),
+        (pandas.Index([1, 2, 3, 4], name="sample"), "1234"),
+        (pandas.Index([3, 1, 2, 4]), "3124"),
+        (pandas.Index(["p", "q", "r", None]), ["p", "q", "r", ""]),
+        (pandas.RangeIndex(1, 5), None),
+    ],
+    ids=["counted", "counted, with a name", "shuffled", "text", "a count"],
+)
+def test_an_index_in_parquet_names_the_rows_unless_it_is_a_mere_count(index, ids, tmp_path):
+    frame = pandas.DataFrame({"a": [1, 2, 3, 4], "b": [2, 6, 5, 8], "y": list("uvuv")})
+    frame.index = index  # set_index may make a count of 1, 2, ...
+    frame.to_parquet(tmp_path / "t.parquet")
+    table = read(tmp_path / "t.parquet", Chosen(label="y"))
+    assert (None if table.ids is None else list(table.ids)) == (ids and list(ids))
+    assert table.names.tolist() == ["a", "b"]
+
+
 def save(path, full):
     X, y = full.iloc[:, :-1].to_numpy(), full.cultivar.to_numpy(dtype=str)
     names = np.array(full.columns[:-1], dtype=str)
@@ -532,6 +581,9 @@ TABLES = {
     "more fields": ("t.csv", HEADER + ROWS.replace("\n", ",\n"), "end no line with a separator"),
     "more fields after names": ("t.csv", ",a,b,y\n1,2,3,0,9\n2,1,1,1,9\n",
                                 "has more fields in its lines than names in the first line"),
+    "two more fields": ("t.csv", HEADER + "1,2,3,4,u\n2,1,1,1,v\n", "has more fields in its lines"),
+    "names twice": ("t.csv", HEADER + "p,1,2,u\np,3,1,v\n", "has more fields in its lines than"),
+    "more fields in one line": ("t.csv", HEADER + "1,2,u,\n" + ROWS, "has more fields"),
     "odd names": ("t.csv", '"c,d","a b",y\np,q,u\nr,s,v\n',
                   "--drop c,d --drop 'a b', or let 'c,d' name the samples: --id c,d"),
     "no name": ("t.csv", "a,,y\n" + ROWS, "column 2 has no name in the first line"),
@@ -556,6 +608,8 @@ IN_A_PROCESS = ("empty", "no rows", "one class", "text", "twice", "UTF-16", "no 
 @pytest.mark.parametrize("kind", TABLES)
 def test_a_bad_table_is_refused_in_a_line_that_says_why(kind, tmp_path):
     name, table, message = TABLES[kind]
+    if kind == "no HDF5":
+        pytest.importorskip("h5py")
     (tmp_path / name).write_bytes(table if isinstance(table, bytes) else table.encode())
     run = slce if kind in IN_A_PROCESS else here
     call = ["fit", name, "--label", "y", "--model", "m.npz"]
@@ -760,7 +814,7 @@ def test_help_names_every_option_in_100_columns(command, capsys, monkeypatch):
     text = capsys.readouterr().out
     assert max(map(len, text.splitlines())) <= 100
     for option in OPTIONS[command].split():
-        assert re.search(rf"^ +(-o FILE, |-o OUTPUT, )?{option}\b", text, re.MULTILINE), option
+        assert re.search(rf"^ +(-o FILE, |-o OUTPUT, |-o, )?{option}\b", text, re.MULTILINE), option
 
 
 def test_help_and_version_of_the_command(tmp_path):

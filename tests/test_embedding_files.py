@@ -30,6 +30,12 @@ def opened(path):
 
 
 @pytest.fixture(autouse=True)
+def needs_zarr(request):
+    if ".zarr" in request.node.name:
+        pytest.importorskip("zarr")
+
+
+@pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):
     monkeypatch.setattr(_source, "READ_BLOCK", 37 * 8 * D)
 
@@ -209,6 +215,7 @@ def test_a_folder_that_is_not_there_is_named(tmp_path):
 
 @pytest.mark.parametrize("kind", ["a zarr group", "another folder"])
 def test_folders_that_hold_more_than_an_array_are_not_replaced(tmp_path, kind):
+    pytest.importorskip("zarr")
     path = tmp_path / "data.zarr"
     if kind == "a zarr group":
         group = pytest.importorskip("zarr").open_group(str(path), mode="w")
@@ -247,6 +254,7 @@ def test_a_failure_leaves_what_was_there(tmp_path, suffix, before, error):
 
 
 def test_a_folder_that_cannot_take_its_place_leaves_the_old_one(monkeypatch, tmp_path):
+    pytest.importorskip("zarr")
     path = tmp_path / "Z.zarr"
     MODEL.transform(X[:10], path)
     replace = Path.replace
@@ -298,6 +306,7 @@ def test_what_was_there_is_given_up_last(monkeypatch, tmp_path, rows, suffix):
 
 
 def test_the_old_folder_goes_when_the_new_one_is_there(monkeypatch, tmp_path, rows):
+    pytest.importorskip("zarr")
     path = tmp_path / "Z.zarr"
     MODEL.transform(X[:10], path)
 

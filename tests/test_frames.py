@@ -6,11 +6,12 @@ import decimal
 import numpy as np
 import oracle
 import pandas as pd
-import polars as pl
 import pyarrow as pa
 import pytest
 
 import slce_xp
+
+pl = pytest.importorskip("polars", reason="labels and tables of Polars are tested here, too")
 
 N = 60
 X, CODES = oracle.blobs(N, 4, 3, seed=0)

@@ -1,6 +1,7 @@
 """The watch over array-api-strict finds reads of slce_xp, and only those."""
 
 import os
+import sys
 
 import numpy as np
 import pytest
@@ -21,6 +22,10 @@ def planted(expression):
     return lambda x: namespace["read"](x, strict, np)
 
 
+# What NumPy reads by, if it can.
+BUFFER = "__buffer__" if sys.version_info >= (3, 12) else "__array__"
+
+
 @pytest.mark.parametrize(
     ("method", "expression"),
     [
@@ -30,8 +35,8 @@ def planted(expression):
         ("__bool__", "max(x[0], x[1])"),
         ("__complex__", "complex(x[0])"),
         ("__index__", "range(strict.sum(strict.astype(x, strict.int64)))"),
-        ("__array__", "np.asarray(x)"),
-        ("__array__", "np.stack([np.asarray(x)])"),
+        (BUFFER, "np.asarray(x)"),
+        (BUFFER, "np.stack([np.asarray(x)])"),
         ("__dlpack__", "np.from_dlpack(x)"),
         ("__str__", "f'{x[0]}'"),
     ],

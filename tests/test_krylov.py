@@ -2,6 +2,7 @@
 
 import re
 import tracemalloc
+import warnings
 
 import numpy as np
 import oracle
@@ -83,7 +84,10 @@ def test_the_default_tolerance_is_reached_whatever_the_spectrum(dtype, side, dec
     # Steep spectra leave remainders that are nearly dependent: none of them may be lost.
     for seed, separation in enumerate([0.9, 2.5]):
         X, y = problem(side, dtype, n_classes=10, seed=seed, decay=decay, separation=separation)
-        model = fit(X, y)
+        with warnings.catch_warnings():
+            # Of eigenvalues that single precision cannot tell from zero.
+            warnings.filterwarnings("ignore", ".* may be positive")
+            model = fit(X, y)
         assert model.n_components > 0
         assert model.residuals.max() <= TOL[dtype]
         # Rounding is relative to S_t, which is larger than M where classes overlap. In sample

@@ -129,9 +129,7 @@ def test_no_samples_have_an_empty_embedding(xp):
 
 
 def test_lists_and_frames_are_embedded_by_a_model_on_the_host():
-    import pandas as pd
-    import polars as pl
-
+    pd, pl = pytest.importorskip("pandas"), pytest.importorskip("polars")
     model = slce_xp.fit(X, CODES)
     for samples in (X.tolist(), pd.DataFrame(X), pl.DataFrame(X)):
         np.testing.assert_array_equal(model.transform(samples), model.transform(X))

@@ -404,6 +404,7 @@ def test_mnist_to_the_last_digit(data_folder_or_skip):
 
 
 def test_the_command_explains_itself(capsys):
+    pytest.importorskip("benchmarks.peers", reason="its methods need torch")
     with pytest.raises(SystemExit):
         command.arguments(["--help"], list(protocol.all_methods()))
     assert "--quick" in capsys.readouterr().out

@@ -610,6 +610,8 @@ def test_the_demo_writes_a_picture(tmp_path, capsys):
 
 
 def test_the_readme_s_pictures_are_those_that_the_script_draws(tmp_path, request, capsys):
+    if matplotlib.__version_info__ < (3, 11):
+        pytest.skip("the README's were drawn by Matplotlib 3.11, which sets text in another way")
     pytest.importorskip("sklearn")
     docs = request.config.rootpath / "docs"
     script = runpy.run_path(str(docs / "pictures.py"))

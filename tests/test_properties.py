@@ -3,10 +3,12 @@
 import numpy as np
 import oracle
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import slce_xp
+
+hypothesis = pytest.importorskip("hypothesis", reason="draws the data")
+from hypothesis import given, settings  # noqa: E402
+from hypothesis import strategies as st  # noqa: E402
 
 FORMS = ["scatter", "gram", "krylov"]
 

@@ -5,11 +5,12 @@ import datetime
 import numpy as np
 import oracle
 import pandas as pd
-import polars as pl
 import pytest
 from conftest import make_backend, spare_all_compiling, spare_compiling
 
 import slce_xp
+
+pl = pytest.importorskip("polars", reason="labels and tables of Polars are tested here, too")
 
 FORMS = ["scatter", "gram", "krylov"]
 

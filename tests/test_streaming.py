@@ -464,10 +464,10 @@ def test_a_pass_reads_each_row_once_and_the_plan_counts_the_passes(blocks_of, so
         assert len(data.passes) == expected
         np.testing.assert_array_equal(counts, expected)
         assert model.plan.passes == {"scatter": 1, "krylov": 1 + _plan.TYPICAL_PASSES}[solver]
-    # What else was read: a few rows, to see how far from the origin they lie, and two to see
-    # whether they share a buffer.
+    # What else was read: a few rows, to see how far from the origin they lie, and one to see what
+    # they are.
     others = [stop - start for thread, start, stop in data.reads if not thread.startswith(READER)]
-    assert sum(others) <= 2 + 64
+    assert sum(others) <= 1 + 64
     np.testing.assert_array_equal(values, before)
 
 
@@ -520,7 +520,7 @@ def test_host_data_larger_than_the_device_stream_through_it(xp, monkeypatch, sol
     rng = np.random.default_rng(68)
     labels = np.arange(n) % 3
     values = rng.standard_normal((n, d), dtype=np.float32)
-    values[np.arange(n), labels] += 30.0
+    values[np.arange(n), labels] += 30.0 + 10.0 * labels  # no two eigenvalues nearly the same
     if kind == "far":
         values += np.float32(1e3)
     elif kind == "int64":
@@ -796,6 +796,8 @@ except KeyboardInterrupt:
 
 @pytest.mark.parametrize("target", ["fit", "Z.npy", "Z.zarr"])
 def test_an_interrupt_from_the_keyboard_leaves_nothing_behind(tmp_path, target):
+    if target.endswith(".zarr"):
+        pytest.importorskip("zarr")
     rows = 37 * (100 if target == "fit" else 300)  # it is in the middle of its second or only pass
     np.save(tmp_path / "X.npy", np.resize(X, (rows, D)))
     process = subprocess.Popen(
@@ -866,23 +868,143 @@ def test_what_has_another_number_of_dimensions_is_refused_unread():
 # ---------------------------------------------------------------- what rows may be made of
 
 
+class ReusedRows(Rows):
+    """Rows in memory that the next read writes to, as h5py's `read_direct` into one array does.
+
+    Parameters
+    ----------
+    count : int
+        Buffers that take turns.
+    least : int
+        Fewer rows than that come in memory of their own.
+    owned : bool
+        Whether to give the buffer itself, not a part of it.
+    """
+
+    def __init__(self, values, dtype=None, count=1, least=1, owned=True):
+        super().__init__(values, dtype=dtype)
+        self._count = count
+        self._least = least
+        self._owned = owned
+        self._buffers = {}
+
+    def __getitem__(self, index):
+        rows = super().__getitem__(index)
+        length = index.stop - index.start
+        if length < self._least:
+            return rows
+        key = (length if self._owned else 0, len(self.reads) % self._count)
+        if key not in self._buffers:
+            self._buffers[key] = 0 * self.values[: length if self._owned else N]
+        buffer = self._buffers[key] if self._owned else self._buffers[key][:length]
+        buffer[...] = rows
+        return buffer
+
+
+def slow_down(monkeypatch):
+    """Let the next block be read before anything is done with this one."""
+    put = _source.StreamSource._put
+
+    def late(self, rows):
+        time.sleep(0.005)
+        return put(self, rows)
+
+    monkeypatch.setattr(_source.StreamSource, "_put", late)
+
+
+@pytest.mark.parametrize("owned", [True, False], ids=["the buffer", "a part of it"])
+@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize("least", [1, 12], ids=["all reads", "large reads"])
 @pytest.mark.parametrize("solver", FORMS)
-def test_rows_that_are_read_into_one_buffer_are_not_overwritten_by_the_next(blocks_of, solver):
+def test_rows_in_a_reused_buffer(monkeypatch, blocks_of, solver, least, count, owned):
     blocks_of(31, 8 * D)
-    buffer = np.empty_like(X)
+    slow_down(monkeypatch)
+    data = ReusedRows(X, count=count, least=least, owned=owned)
+    model = slce_xp.fit(data, y, solver=solver)
+    assert_same(model, slce_xp.fit(X, y, solver=solver), 1e-10)
+    np.testing.assert_allclose(model.transform(data), model.transform(X), atol=1e-12)
+
+
+def test_rows_in_a_reused_buffer_of_another_library(xp, monkeypatch, blocks_of):
+    if xp.name not in ("torch", "cupy"):
+        pytest.skip("arrays that cannot be written to, or of NumPy")
+    spare_compiling(xp)
+    held = xp.held(X)
+    blocks_of(31, held.itemsize * D)
+    slow_down(monkeypatch)
+    data = ReusedRows(xp.array(held), held.dtype)
+    model = slce_xp.fit(data, y, solver="scatter")
+    other = slce_xp.fit(xp.array(held), y, solver="scatter")
+    assert_same(model, other, xp.tolerance(1e-10, 1e-4), xp.numpy)
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta")
+@pytest.mark.parametrize("kind", ["scipy", "torch"])
+def test_sparse_rows_in_reused_buffers(monkeypatch, blocks_of, kind):
+    """Values, columns and pointers in the same arrays each time: as one chunk after the other."""
+    values, labels = sparse_counts(300, 40, 4)
+    whole = sp.csr_array(values)
+    blocks_of(64, 12 * whole.nnz // 300)
+    slow_down(monkeypatch)
+    held = [np.empty(whole.nnz), np.empty(whole.nnz, np.int32), np.empty(301, np.int32)]
 
     def fill(rows):
-        buffer[: len(rows)] = rows
-        return buffer[: len(rows)]
+        parts = []
+        for buffer, part in zip(held, (rows.data, rows.indices, rows.indptr), strict=True):
+            buffer[: len(part)] = part
+            parts.append(buffer[: len(part)])
+        if kind == "scipy":
+            block = sp.csr_array((0, 40))
+            block.data, block.indices, block.indptr = parts
+            block._shape = rows.shape
+            return block
+        torch = pytest.importorskip("torch")
+        data, columns, pointers = map(torch.from_numpy, parts)
+        return torch.sparse_csr_tensor(pointers, columns, data, rows.shape, check_invariants=False)
 
-    model = slce_xp.fit(Rows(X, fill), y, solver=solver)
-    assert_same(model, slce_xp.fit(X, y, solver=solver), 1e-10)
+    model = slce_xp.fit(Rows(whole, fill), labels, solver="scatter")
+    assert_same(model, slce_xp.fit(whole, labels, solver="scatter"), 1e-10, _to_numpy)
+
+
+def _to_numpy(x):
+    return x.numpy() if hasattr(x, "numpy") else np.asarray(x)
 
 
 @pytest.mark.parametrize("order", ["C", "F"])
-def test_views_of_an_array_are_not_copied(order):
+def test_rows_of_an_array_in_memory_are_not_copied(order):
     values = np.array(X, order=order)
-    assert np.shares_memory(_rows.RowReader(Rows(values)).read(slice(3, 9)), values)
+    assert np.shares_memory(_rows.RowReader(values).read(slice(3, 9)), values)
+
+
+@pytest.mark.parametrize("given", ["h5py", "zarr", "memmap", "array"])
+def test_rows_of_known_kinds_are_not_copied(tmp_path, given):
+    if given == "memmap":
+        assert not _rows.RowReader(as_npy(X, tmp_path / "X.npy")).copies
+    elif given == "array":
+        assert not _rows.RowReader(X).copies
+    elif given == "h5py":
+        h5py = pytest.importorskip("h5py")
+        with h5py.File(tmp_path / "X.h5", "w") as file:
+            assert not _rows.RowReader(file.create_dataset("X", data=X)).copies
+    else:
+        zarr = pytest.importorskip("zarr")
+        data = zarr.create_array(store=str(tmp_path / "X.zarr"), data=X)
+        assert not _rows.RowReader(data).copies
+
+
+@pytest.mark.parametrize("solver", FORMS)
+def test_the_peak_with_copies_of_blocks_is_within_the_plan(monkeypatch, solver):
+    n, d = (120, 25_000) if solver == "gram" else (20_000, 150)
+    rng = np.random.default_rng(69)
+    labels = np.arange(n) % 3
+    values = 40 + 10 * rng.standard_normal((n, d))
+    values[np.arange(n), labels] += 90.0
+    monkeypatch.setattr(_plan, "WIDE_WIDTH", 8)
+    rows = Rows(values, np.copy)
+    options = {"solver": solver, "max_memory": values.nbytes // 2}
+    slce_xp.fit(Rows(values[:100], np.copy), labels[:100], 2, **options)  # imports
+    peak, model = peak_of(lambda: slce_xp.fit(rows, labels, 2, **options))
+    assert peak <= model.plan.most_bytes <= values.nbytes // 2
 
 
 def test_masked_blocks_are_refused_where_something_is_masked(blocks_of):

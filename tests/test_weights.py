@@ -1,16 +1,17 @@
 """Weighted samples and classes, against a naive oracle and against what weights mean."""
 
-import hypothesis
-import hypothesis.extra.numpy as hnp
 import numpy as np
 import oracle
 import pandas as pd
 import pytest
 from conftest import make_backend, spare_all_compiling, spare_compiling
-from hypothesis import strategies as st
 from sklearn.utils.class_weight import compute_sample_weight
 
 import slce_xp
+
+hypothesis = pytest.importorskip("hypothesis", reason="draws some of the data")
+import hypothesis.extra.numpy as hnp  # noqa: E402
+from hypothesis import strategies as st  # noqa: E402
 
 FORMS = ["scatter", "gram", "krylov"]
 

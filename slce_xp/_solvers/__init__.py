@@ -9,4 +9,4 @@ from slce_xp._solvers._solution import Request, Solution
 
 SOLVERS = {"scatter": scatter.solve, "gram": gram.solve, "krylov": krylov.solve}
 
-__all__ = ["SOLVERS", "Request", "Solution"]
+__all__ = ["SOLVERS", "Request", "Solution", "scatter"]

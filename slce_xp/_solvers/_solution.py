@@ -29,6 +29,10 @@ class Request:
         Passes with the whole block, before only residuals are added.
     max_rows : int
         Rows of its Krylov space that memory has room for.
+    positive_only : bool
+        Whether fewer than k eigenpairs will do, if no more eigenvalues are positive.
+    fill : bool
+        Whether to return Ritz pairs that are not positive if fewer than k are.
     tell : function
         Called with the residual after each pass.
     """
@@ -39,6 +43,8 @@ class Request:
     width: int
     wide_passes: int
     max_rows: int = sys.maxsize
+    positive_only: bool = False
+    fill: bool = False
     tell: Callable[[float], None] = lambda residual: None
 
 
@@ -51,8 +57,9 @@ class Solution:
     eigenvalues : array, shape (k,)
     vectors : array, shape (d, k)
         Orthonormal columns.
-    zero : float
-        Magnitude below which an eigenvalue counts as zero.
+    n_positive : tuple of int
+        The least and the largest possible number of positive values among them; for
+        a solution with fewer than k pairs, of the first k eigenvalues of M.
     passes : int
         Products of the scatter matrix with a block, each one pass over X; 0 for dense forms.
     residuals : numpy.ndarray, shape (k,), or None
@@ -64,7 +71,7 @@ class Solution:
 
     eigenvalues: Array
     vectors: Array
-    zero: float
+    n_positive: tuple[int, int]
     passes: int = 0
     residuals: np.ndarray | None = None
     history: tuple[float, ...] = field(default=())

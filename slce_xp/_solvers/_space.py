@@ -31,8 +31,9 @@ class KrylovSpace:
         self.quotient = 0.0  # the largest eigenvalue of C seen in the last block
         self.pool: Array = self._orthonormal_start(start)  # None where the space is invariant
         self.coupling = np.zeros((0, self.pool.shape[0]))  # K
-        weights = classes @ self.pool.T
-        self.between = read(2.0 * (weights.T @ weights))[0]  # 2·BᵀB, on the first block
+        # The rows of `classes` in the first block, and 2·BᵀB there.
+        self.classes = read(classes @ self.pool.T)[0]
+        self.between = 2.0 * (self.classes.T @ self.classes)
         # What the last growth left over: the pool's older rows, the rows that the newer ones
         # were made of, whose images these are, their exact coordinates, and L.
         self._rest: Array = None
@@ -167,8 +168,10 @@ class KrylovSpace:
         `noise`, the rounding in each row, is left for a second sweep.
         """
         rows_kept = noise < 1.0
-        squares, axes = np.linalg.eigh(gram * np.outer(rows_kept, rows_kept))
-        rounding = np.square(noise * rows_kept) @ np.square(axes)
+        # Noisy rows are made short: what they say must not hide what clean ones do.
+        scale = rows_kept * np.minimum(1.0, np.sqrt(self.eps) / np.maximum(noise, self.eps))
+        squares, axes = np.linalg.eigh(gram * np.outer(scale, scale))
+        rounding = np.square(noise * scale) @ np.square(axes)
         visible = 4.0 * gram.shape[0] * self.eps * float(squares[-1])
         kept = (squares > visible) & (squares > rounding)
         # An eigenvalue below `visible` tells nothing but that: it may be anything up to it.
@@ -176,7 +179,8 @@ class KrylovSpace:
         axes, lengths = axes[:, kept], np.sqrt(squares[kept])
         if lengths.shape[0] == 0:
             return None, axes, True
-        rows = self._put((axes / lengths).T) @ rows
+        rows = self._put((axes / lengths).T * scale) @ rows
+        coordinates = axes * lengths / np.where(rows_kept, scale, 1.0)[:, None]
         if known:
             _, rows = self._split(rows, known)
         # Newton–Schulz: the factor is as inexact as the Gram matrix it came from.
@@ -184,7 +188,7 @@ class KrylovSpace:
         unit = 1.5 * xp.eye(rows.shape[0], dtype=self._dtype, device=device)
         for _ in range(4):
             rows = (unit - 0.5 * (rows @ rows.T)) @ rows
-        return rows, axes * lengths, complete
+        return rows, coordinates, complete
 
 
 def _touches(axes: np.ndarray, rows: np.ndarray) -> np.ndarray:

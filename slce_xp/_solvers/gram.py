@@ -9,8 +9,13 @@ import numpy as np
 from slce_xp import _linalg, _xp
 from slce_xp._linalg import gram_of
 from slce_xp._operator import CentroidOperator
+from slce_xp._solvers._resolve import Resolved, leading, resolve
 from slce_xp._solvers._solution import Request, Solution
 from slce_xp._xp import Array
+
+# Eigenvalues of T that the ridge adds no more of itself to are as good as Rayleigh quotients, which
+# cost another pass.
+TRUSTED_GROWTH = 16.0
 
 
 def solve(operator: CentroidOperator, request: Request) -> Solution:
@@ -18,17 +23,20 @@ def solve(operator: CentroidOperator, request: Request) -> Solution:
 
     With P averaging over classes and D = 2P − I, M = XᵀDX; samples without a label have −λ for
     their 1 in I, and rows of X are times √w. For G = L·Lᵀ the n × n matrix T = LᵀDL has the
-    same non-zero eigenvalues, and T·w = μ·w gives M's eigenvector a = XᵀDL·w / \|μ\|. Nothing is
-    divided by a small singular value of X, so squaring its condition number in G costs no more
-    than rounding M would.
+    same non-zero eigenvalues, and T·w = μ·w gives M's eigenvector a = XᵀDL·w / μ, or XᵀL⁻ᵀw if μ
+    is small. Small eigenvalues are Rayleigh quotients of those vectors: what squaring the condition
+    number of X in G costs them is of second order.
     """
     xp, device = operator.place
     n, d, k = operator.n, operator.d, request.k
     gram = operator.gram()
-    zero = operator.zero_level(float(_linalg.read(xp.linalg.trace(gram))[0]))
+    trace = float(_linalg.read(xp.linalg.trace(gram))[0])
+    square = trace * operator.largest_sign
+    # The factor of G is less exact than G: by n·eps, in the worst case.
+    level = max(8.0, n / 16.0) * operator.zero_level(square)
     # G is singular, for centred rows sum to zero. A ridge below the level of rounding lets
     # it be factored.
-    ridge = 0.25 * zero
+    ridge = 0.25 * operator.zero_level(trace)
     diagonal = xp.eye(n, dtype=gram.dtype, device=device)
     diagonal *= ridge
     gram += diagonal
@@ -37,48 +45,118 @@ def solve(operator: CentroidOperator, request: Request) -> Solution:
     del gram
     matrix = gram_of(math.sqrt(2.0) * operator.class_sums(factor))
     matrix -= operator.signed_gram(factor)
-    # With fewer features than samples T has zero eigenvalues to be sorted out: all are needed.
-    values, left = _eigenpairs(operator, matrix, factor, ridge, min(k, n) if n <= d else n)
-    positive = _linalg.count(values > zero, values)
-    if k - positive <= d - n:  # so many directions of the null space there must be
-        wanted = k - positive
-        values, left = values[:positive], left[:, :positive]
-    else:
-        if values.shape[0] < n:
-            values, left = _eigenpairs(operator, matrix, factor, ridge, n)
-        host = _xp.to_host(values)
-        # No more than the rank can be other than zero, whatever rounding made of the rest.
-        nonzero = np.sort(np.argsort(-np.abs(host), kind="stable")[: min(n - 1, d)])
-        nonzero = nonzero[np.abs(host[nonzero]) > zero]
-        positive = int((host[nonzero] > 0.0).sum())
-        wanted = min(max(0, k - positive), d - nonzero.shape[0])
-        kept = nonzero[: k - wanted]
-        if kept.shape[0] == 0:  # of no indices JAX forgets the device
-            values, left = values[:0], left[:, :0]
-        else:
-            index = _xp.from_host(kept, operator.place)
-            values, left = xp.take(values, index, axis=0), xp.take(left, index, axis=1)
-    rows = (operator.reflect(left) / xp.abs(values)).T
-    vectors = _linalg.orthonormal(operator.combine_rows(rows).T)
-    if wanted:
-        null = _off_row_space(operator, factor @ factor.T, operator.draw(wanted))
-        values, vectors = _linalg.splice_null_space(values, vectors, positive, null)
-    return Solution(values, vectors, zero)
+    values, weights = _xp.largest_eigenpairs(matrix, min(k, n))
+    images = _Images(operator, factor, values, weights)
+    if k < min(operator.n_classes, n):  # then all of them are likely to be positive
+        part = slice(0, k)
+        vectors = images.vectors(part)
+        known, growth, lengths = _linalg.read_finite(
+            *images.values_without(ridge, part), xp.sum(vectors * vectors, axis=0)
+        )
+        trusted = growth <= TRUSTED_GROWTH
+        # With more samples than features G is singular, and small values are those of the ridge.
+        eps = float(np.finfo(_xp.dtype_name(values.dtype)).eps)
+        least = level if n <= d else max(level, math.sqrt(eps) * square)
+        if known.min() > least and lengths.min() > 0.5 and (n <= d or trusted.all()):
+            found = Resolved.certain(known, _linalg.orthonormal(vectors))
+            if not trusted.all():
+                found = resolve(operator, found.vectors, square).or_known(known, trusted)
+            if found.bounds()[0] == k:
+                values = _xp.from_host(found.values, operator.place, values.dtype)
+                return Solution(values, found.vectors, (k, k))
+        del vectors
+
+    # Fewer than k are positive beyond rounding. Of those near zero some may be positive yet, most
+    # are in the null space of X, or come from the ridge.
+    if values.shape[0] < n:
+        values, weights = _xp.largest_eigenpairs(matrix, n)
+        images = _Images(operator, factor, values, weights)
+    del matrix
+    (host,) = _linalg.read_finite(values)
+    positive, negative = int((host > level).sum()), int((host < -level).sum())
+    # With more samples than features only the whole row space will do.
+    used = negative if n > d else min(negative, k)
+    beyond = [slice(0, positive), slice(n - negative, n - negative + used)]
+    vectors = xp.concat([images.beyond_rounding(part) for part in beyond], axis=1)
+    near = images.near_zero(slice(positive, n - negative), vectors)
+    vectors = _linalg.orthonormal(xp.concat([vectors, near], axis=1))
+    eps = float(np.finfo(_xp.dtype_name(values.dtype)).eps)
+    found = resolve(operator, vectors, square, gap=math.sqrt(eps) * square)
+    if positive:
+        known, growth = _linalg.read(*images.values_without(ridge, slice(0, positive)))
+        found = found.or_known(known, growth <= TRUSTED_GROWTH)
+    rank = found.values.shape[0] + negative - used
+    wanted = max(0, k - found.before_zero)
+    null = found.null()  # with samples that count nothing, M has a larger null space than X
+    missing = min(wanted - null.shape[1], d - rank)
+    if missing > 0:
+        outside = _off_row_space(operator, factor @ factor.T, operator.draw(missing))
+        null = xp.concat([null, outside], axis=1) if null.shape[1] else outside
+    return Solution(*leading(operator, k, found.real(), null))
 
 
-def _eigenpairs(
-    operator: CentroidOperator, matrix: Array, factor: Array, ridge: float, k: int
-) -> tuple[Array, Array]:
-    """Leading eigenvalues μ of T without what the ridge adds to them, and L·w, shape (n, k)."""
-    xp, _ = _xp.place_of(matrix)
-    values, weights = _xp.largest_eigenpairs(matrix, k)
-    values, left = values[:k], factor @ weights[:, :k]
-    # To first order the ridge adds ridge·‖D·L·w‖² / μ, which is all of μ where G is singular.
-    # With labels for all D is orthogonal, and need not be applied.
-    image = left if operator.is_supervised else operator.reflect(left)
-    # Zero is exact where samples without a label count nothing.
-    divisor = xp.where(values == 0, xp.ones_like(values), values)
-    return values - ridge * xp.sum(image * image, axis=0) / divisor, left
+class _Images:
+    """What eigenvectors w of T stand for in X."""
+
+    def __init__(
+        self, operator: CentroidOperator, factor: Array, values: Array, weights: Array
+    ) -> None:
+        self._operator = operator
+        self._factor = factor
+        self._values = values
+        self._weights = weights
+
+    def vectors(self, part: slice) -> Array:
+        """XᵀDLw / μ, shape (d, j), orthonormal columns: not divided by singular values."""
+        left = self._factor @ self._weights[:, part]
+        return self._operator.combine_rows((self._operator.reflect(left) / self._safe(part)).T).T
+
+    def values_without(self, ridge: float, part: slice) -> tuple[Array, Array]:
+        """Eigenvalues of T without what the ridge adds to them, to first order; that in ridges."""
+        xp, _ = self._operator.place
+        left = self._factor @ self._weights[:, part]
+        # With labels for all D is orthogonal, and need not be applied.
+        image = left if self._operator.is_supervised else self._operator.reflect(left)
+        growth = xp.sum(image * image, axis=0) / self._safe(part)
+        return self._values[part] - ridge * growth, growth
+
+    def _safe(self, part: slice) -> Array:
+        """Eigenvalues to divide by: zero is exact if samples without a label count nothing."""
+        xp, _ = self._operator.place
+        values = self._values[part]
+        return xp.where(values == 0, xp.ones_like(values), values)
+
+    def beyond_rounding(self, part: slice) -> Array:
+        """Orthonormal columns spanning `vectors`."""
+        return self._nothing() if part.start >= part.stop else self._span(self.vectors(part))
+
+    def near_zero(self, part: slice, others: Array) -> Array:
+        """Orthonormal columns spanning XᵀL⁻ᵀw, orthogonal to others, shape (d, j)."""
+        if part.start >= part.stop:
+            return self._nothing()
+        rows = _xp.solve_upper(self._factor.T, self._weights[:, part]).T
+        return self._span(self._operator.combine_rows(rows).T, others)
+
+    def _span(self, vectors: Array, others: Array | None = None) -> Array:
+        """Orthonormal columns spanning combinations of samples that should be orthonormal.
+
+        What the ridge added to G is not there in X, and shows by its length: that is left out.
+        """
+        if others is not None and others.shape[1]:
+            for _ in range(2):
+                vectors = vectors - others @ (others.T @ vectors)
+        squares, axes = _xp.largest_eigenpairs(gram_of(vectors), vectors.shape[1])
+        eps = float(np.finfo(_xp.dtype_name(vectors.dtype)).eps)
+        count = int((_linalg.read_finite(squares)[0] > eps**0.25).sum())
+        if count == 0:
+            return self._nothing()
+        if count < vectors.shape[1]:
+            vectors = vectors @ axes[:, :count]
+        return _linalg.orthonormal(vectors)
+
+    def _nothing(self) -> Array:
+        xp, device = self._operator.place
+        return xp.zeros((self._operator.d, 0), dtype=self._weights.dtype, device=device)
 
 
 def _off_row_space(operator: CentroidOperator, gram: Array, vectors: Array) -> Array:

@@ -10,72 +10,205 @@ Blocks are stored as rows: products with a row-major X are fastest that way.
 
 from __future__ import annotations
 
+import math
+import sys
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
 from slce_xp import _linalg, _xp
-from slce_xp._linalg import read
+from slce_xp._linalg import gram_of, read
 from slce_xp._operator import CentroidOperator
+from slce_xp._solvers._resolve import Resolved, resolve
 from slce_xp._solvers._solution import Request, Solution
 from slce_xp._solvers._space import KrylovSpace
 from slce_xp._xp import Array
 
-# In feature coordinates a negative Ritz value only grows. It is given up as not positive once
-# this many times its last growth would not lift it above zero, twice in a row.
-GROWTH = 4.0
+# Rounding of products with C, in eps of its norm: Ritz values are no better than that.
+ROUNDING_EPS = 32.0
+# Eigenvalues can be counted above so many times that.
+FLOOR = 3.0
+# Random rows beyond the components that are asked for, if some samples have no label; for more
+# components than these, equal eigenvalues may be missed.
+RANDOM_ROWS, MOST_RANDOM = 8, 64
+# Levels between Ritz values at which eigenvalues are counted, at most so many after a pass.
+MOST_LEVELS = 4
 
 
 def solve(operator: CentroidOperator, request: Request) -> Solution:
     """Positive eigenpairs of M by Rayleigh–Ritz in a growing block Krylov space.
 
-    Returns fewer than k eigenpairs where fewer eigenvalues are positive: what comes then lies
-    in the bulk of the spectrum or in the null space of X, and is the business of a dense form.
+    A Ritz value is never above the eigenvalue of its rank, so positive ones prove as many positive
+    eigenvalues. That none was missed is proved by counting eigenvalues above a level. The iteration
+    goes on until the residuals are small and the numbers agree.
+
+    Returns fewer than k eigenpairs if fewer eigenvalues are positive: what comes then lies in the
+    bulk of the spectrum or in the null space of X, and is the business of a dense form.
     """
     # In sample coordinates M is D·G, and only with labels for all is D known on the space.
     # They take two readings of rows per pass, where rows are all that can be had.
     samples = operator.n < operator.d and operator.is_supervised and not operator.by_rows
     side = _Samples(operator) if samples else _Features(operator)
-    space = KrylovSpace(side.apply, side.start(request.width), side.classes)
-    doubts = _Doubts()
+    width = request.width
+    if not operator.is_supervised:
+        # Eigenvectors may be anywhere: as many random rows as there may be equal eigenvalues.
+        width = max(width, operator.n_classes + min(request.k, MOST_RANDOM) + RANDOM_ROWS)
+    space = KrylovSpace(side.apply, side.start(width), side.classes)
+    counter = _Counter(operator, request.k)
     history: list[float] = []
     directions = None
     while True:
         space.grow(directions)
-        values, coordinates, size = side.ritz(space, min(request.k, space.size))
+        values, coordinates, size = side.ritz(space, min(counter.watched, space.size))
         norm = max(size, np.finfo(float).tiny)  # of M on the space
+        largest = max(norm, space.norm)  # of M and C
+        # What centring subtracts is rounded relative to itself.
+        eps = space.eps * (1.0 + math.sqrt(operator.centring / largest))
+        rounding = ROUNDING_EPS * eps * largest
         outside = space.outside(coordinates)
         residuals = side.lengths(space, outside) / norm
-        wanted = doubts.wanted(values, residuals * norm)
+        wanted = values > rounding
+        wanted[request.k :] = False
         history.append(float(residuals[wanted].max(initial=0.0)))
         request.tell(history[-1])
         target = _target(values[wanted] / norm, request.tol, space.eps)
-        enough = values.shape[0] == request.k and history[-1] <= target
         full = space.size + request.width > request.max_rows
         last = space.exhausted or len(history) >= request.max_iter or full
-        if enough or last:
-            # What did not converge stays, and is reported; what is known not to be positive goes.
-            # Rounding is relative to S_t, and to the mean where the data are constant.
-            zero = max(request.tol * max(norm, space.norm), operator.zero_level(0.0))
-            kept = wanted & (values > zero) if enough or space.exhausted else wanted
-            vectors, exact = side.vectors(space, coordinates[:, kept])
-            residuals[kept] = exact / norm
-            worst = float(residuals[kept].max(initial=0.0))
-            history[-1], converged = worst, worst <= request.tol
-            if worst <= target or last:
+        enough = history[-1] <= target
+        count = counter.count(side, space, values, rounding) if enough or last else _Count()
+        # Once it is proved that too few are positive, a dense form is due.
+        hopeless = count.high < request.k and not (request.positive_only or request.fill)
+        if (enough and count.proven) or last or hopeless:
+            # What did not converge stays, and is reported.
+            filled = request.fill and not request.positive_only and count.low < request.k
+            wanted[: request.k] |= filled
+            vectors, exact = side.vectors(space, coordinates[:, wanted])
+            # Rounding is always there.
+            residuals[wanted] = np.maximum(exact / norm, 4.0 * eps)
+            worst = float(residuals[wanted].max(initial=0.0))
+            history[-1] = worst
+            if worst <= target or last or hopeless or filled:
                 break
-        unconverged = wanted & (residuals > target)
-        narrow = len(history) >= request.wide_passes and bool(unconverged.any())
-        directions = _span(outside[unconverged]) if narrow else None
+        behind = [outside[wanted & (residuals > target)]]
+        if enough and count.rows is not None:
+            behind.append(count.rows)
+        rows = np.concatenate(behind)
+        narrow = len(history) >= request.wide_passes and rows.shape[0] > 0
+        directions = _span(rows) if narrow else None
+    found, residuals, bounds = values[wanted], residuals[wanted], (count.low, count.high)
+    # Vectors made of samples are the less exact the smaller the value is.
+    large = math.sqrt(space.eps) * largest
+    inexact = samples and found.size > 0 and found.min() < large
+    near = (values <= rounding) & (values >= -FLOOR * rounding)
+    near &= count.proven and count.low < count.high
+    if (inexact or near.any()) and not filled:
+        pairs = Resolved.certain(found, vectors)
+        if inexact:
+            pairs = resolve(operator, vectors, largest).or_known(found, found >= large)
+        if near.any():
+            span = _orthogonal(side.span(space, coordinates, near), vectors)
+            pairs = pairs.followed_by(resolve(operator, span, largest, gap=FLOOR * rounding))
+        pairs = pairs.real()
+        low, high = pairs.bounds()
+        loose = float(side.lengths(space, outside[near]).max(initial=0.0))
+        high = max(high, low) if count.proven and loose <= FLOOR * rounding else count.high
+        bounds = min(low, request.k), min(high, request.k)
+        found, vectors = pairs.values[: bounds[0]], pairs.vectors[:, : bounds[0]]
+        worst = max(worst, 4.0 * eps)
+        residuals = np.full(bounds[0], worst)
     return Solution(
-        eigenvalues=_xp.from_host(values[kept], operator.place, vectors.dtype),
+        eigenvalues=_xp.from_host(found, operator.place, vectors.dtype),
         vectors=vectors,
-        zero=zero,
+        n_positive=bounds,
         passes=len(history),
-        residuals=np.maximum(residuals[kept], 4.0 * space.eps),  # rounding is always there
+        residuals=residuals,
         history=tuple(history),
-        converged=converged,
+        converged=worst <= request.tol and count.proven and not filled,
     )
+
+
+def _orthogonal(vectors: Array, others: Array) -> Array:
+    """Orthonormal columns, orthogonal to others."""
+    if vectors.shape[1] == 0:
+        return vectors
+    for _ in range(2):
+        vectors = _linalg.orthonormal(vectors - others @ (others.T @ vectors))
+    return vectors
+
+
+class _Count(NamedTuple):
+    """How many of the first k eigenvalues are positive.
+
+    Attributes
+    ----------
+    low, high : int
+        At least and at most so many.
+    proven : bool
+        Whether no eigenvalue was missed but for some within rounding of zero.
+    rows : numpy.ndarray, shape (K, r), or None
+        What to add to the space to know more, in the coordinates of its pool.
+    """
+
+    low: int = 0
+    high: int = sys.maxsize
+    proven: bool = False
+    rows: np.ndarray | None = None
+
+
+class _Counter:
+    """Counts positive eigenvalues from Ritz values and a bound of what they may have missed."""
+
+    def __init__(self, operator: CentroidOperator, k: int) -> None:
+        self._k = k
+        self._d = operator.d
+        self._is_supervised = operator.is_supervised
+        # With labels for all, no more eigenvalues than these can be positive.
+        self._most = min(operator.n_classes - 1, operator.d)
+        self.watched = max(k, self._most) if self._is_supervised else k
+        self._before = -1  # how many were found when this was asked before
+
+    def count(
+        self, side: _Features | _Samples, space: KrylovSpace, values: np.ndarray, rounding: float
+    ) -> _Count:
+        k = self._k
+        found = int((values > rounding).sum())
+        if not self._is_supervised:
+            # C is indefinite, and nothing bounds what the space has not seen. Another pass that
+            # changes nothing must do.
+            again, self._before = found == self._before, found
+            high = int((values >= -FLOOR * rounding).sum()) if space.exhausted else k
+            whole = space.size >= self._d
+            proven = whole or (k <= MOST_RANDOM and (space.exhausted or (found >= k and again)))
+            return _Count(min(found, k), max(min(found, k), min(high, k)), proven)
+        if found >= k == self._most:
+            return _Count(k, k, True)
+        floor = FLOOR * rounding
+        near = int((values >= -floor).sum())
+        if space.exhausted:  # it holds all eigenvectors of positive eigenvalues
+            return _Count(min(found, k), min(near, k), True)
+        most, rows = self._most, None
+        for level in self._levels(values, floor):
+            seen = int((values > level).sum())
+            above, rows = side.count_above(space, level, rounding, seen)
+            if level == floor:
+                most = min(most, max(above, found))
+            if above <= seen and seen >= k:
+                return _Count(k, k, True)
+            if above <= seen:
+                # What is within rounding of zero may be positive, or not.
+                return _Count(min(found, k), min(near, k), True, rows)
+        return _Count(min(found, k), min(most, k), False, rows)
+
+    def _levels(self, values: np.ndarray, floor: float) -> list[float]:
+        """Where to count: in the widest gaps below the k-th Ritz value, or just above zero."""
+        below = values[self._k - 1 :]
+        below = np.append(below[below > floor], floor)
+        if len(values) < self._k or len(below) < 2:
+            return [floor]
+        gaps = below[:-1] - below[1:]
+        widest = np.sort(np.argsort(-gaps, kind="stable")[:MOST_LEVELS])
+        return [float(0.5 * (below[i] + below[i + 1])) for i in widest]
 
 
 def _target(values: np.ndarray, tol: float, eps: float) -> float:
@@ -97,26 +230,6 @@ def _span(rows: np.ndarray) -> np.ndarray | None:
     _, lengths, axes = np.linalg.svd(rows / np.maximum(sizes, np.finfo(float).tiny))
     count = int((lengths > 1e-3).sum())
     return axes[:count].T if count else None
-
-
-class _Doubts:
-    """Which Ritz pairs are, or may yet become, positive."""
-
-    def __init__(self) -> None:
-        self._last: np.ndarray | None = None
-        self._hopeless: np.ndarray | None = None
-
-    def wanted(self, values: np.ndarray, residuals: np.ndarray) -> np.ndarray:
-        doubtful = values + residuals > 0.0
-        hopeless = np.zeros(values.shape, dtype=bool)
-        if self._last is not None and self._last.shape == values.shape:
-            growth = np.maximum(values - self._last, 0.0)
-            hopeless = values + GROWTH * growth < 0.0
-            if self._hopeless is not None and self._hopeless.shape == values.shape:
-                doubtful &= ~(hopeless & self._hopeless)
-        self._last, self._hopeless = values, hopeless
-        wanted: np.ndarray = (values > 0.0) | doubtful
-        return wanted
 
 
 def _largest(matrix: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray, float]:
@@ -157,9 +270,40 @@ class _Features:
         matrix[:first, :first] += space.between
         return _largest(matrix, k)
 
+    def count_above(
+        self, space: KrylovSpace, level: float, rounding: float, seen: int
+    ) -> tuple[int, np.ndarray]:
+        """An upper bound of the number of eigenvalues of M above a level, and what would lower it.
+
+        As many eigenvalues of M are above σ as of 2·B(C + σI)⁻¹Bᵀ above 1. With Y the solution of
+        (T + σI)Y = b on the space, b = QᵀBᵀ, and R what it leaves outside of it, that matrix is
+        at most 2·(bᵀY + RᵀR / σ), for C is positive semi-definite.
+        """
+        level -= rounding
+        known = _class_columns(space)
+        solved = _solve_shifted(space.matrix, level, known)
+        outside = space.outside(solved)
+        inner = known.T @ solved + 11.0 * rounding**2 / level * (solved.T @ solved)
+
+        def count(residual: np.ndarray) -> int:
+            return _count_above_one(2.0 * (inner + 1.1 / level * residual), space.eps)
+
+        above = count(outside @ outside.T)
+        if above <= seen:  # now with what the pool does not show
+            rows = space.combine_outside(solved)
+            above = count(read(rows @ rows.T)[0])
+        return above, outside
+
     def lengths(self, space: KrylovSpace, outside: np.ndarray) -> np.ndarray:
         """‖M a − μ a‖ as far as it lies in the pool. An estimate: `vectors` measures it."""
         return np.asarray(np.linalg.norm(outside, axis=1))
+
+    def span(self, space: KrylovSpace, coordinates: np.ndarray, which: np.ndarray) -> Array:
+        """Orthonormal columns spanning some Ritz vectors, whatever their values, shape (d, q)."""
+        if not which.any():
+            xp, device = self._operator.place
+            return xp.zeros((self._operator.d, 0), dtype=self.classes.dtype, device=device)
+        return space.combine(coordinates[:, which]).T
 
     def vectors(self, space: KrylovSpace, coordinates: np.ndarray) -> tuple[Array, np.ndarray]:
         """Eigenvectors, shape (d, k), and the lengths of their residuals."""
@@ -173,6 +317,7 @@ class _Samples:
         self._operator = operator
         self.classes = operator.indicators()
         self.apply = operator.apply_gram
+        self._factor = self._weights = np.zeros((0, 0))  # of the last Ritz problem
 
     def start(self, width: int) -> Array:
         return _padded(self.classes, self._operator.draw_samples, width)
@@ -183,10 +328,24 @@ class _Samples:
         first = space.between.shape[0]
         upper = factor[:first]
         values, weights, norm = _largest(upper.T @ (space.between @ upper) - factor.T @ factor, k)
+        self._factor, self._weights = factor, weights
         left = factor @ weights
         reflected = -left
         reflected[:first] += space.between @ left[:first]
         return values, reflected / np.maximum(np.abs(values), np.finfo(float).tiny), norm
+
+    def count_above(
+        self, space: KrylovSpace, level: float, rounding: float, seen: int
+    ) -> tuple[int, np.ndarray]:
+        """An upper bound of the number of eigenvalues of M above a level, and what would lower it.
+
+        For B = N·X the matrix to be bounded is 2·(NNᵀ − σ·N(G + σI)⁻¹Nᵀ), and what the space
+        knows of the inverse is too small.
+        """
+        known = _class_columns(space)
+        solved = _solve_shifted(space.matrix, level + rounding, known)
+        matrix = 2.0 * (known.T @ known - level * (known.T @ solved))
+        return _count_above_one(matrix, space.eps), space.outside(solved)
 
     def lengths(self, space: KrylovSpace, outside: np.ndarray) -> np.ndarray:
         """‖Xᵀr‖ for rows r outside the space, by the length of the last rows that joined it.
@@ -195,6 +354,21 @@ class _Samples:
         """
         return np.asarray(np.sqrt(space.quotient) * np.linalg.norm(outside, axis=1))
 
+    def span(self, space: KrylovSpace, coordinates: np.ndarray, which: np.ndarray) -> Array:
+        """Orthonormal columns spanning some Ritz vectors, whatever their values, shape (d, q).
+
+        XᵀL⁻ᵀw is as long as w, but for what is not there in X.
+        """
+        if not which.any():
+            xp, device = self._operator.place
+            return xp.zeros((self._operator.d, 0), dtype=self.classes.dtype, device=device)
+        factor = self._factor
+        solved = np.linalg.lstsq(factor.T, self._weights[:, which], rcond=space.eps)[0]
+        vectors = self._operator.combine_rows(space.combine(solved)).T
+        squares, axes = np.linalg.eigh(read(gram_of(vectors))[0])
+        axes = _xp.from_host(axes[:, squares > 0.5], self._operator.place, vectors.dtype)
+        return vectors @ axes
+
     def vectors(self, space: KrylovSpace, coordinates: np.ndarray) -> tuple[Array, np.ndarray]:
         """Eigenvectors a = Xᵀu, shape (d, k), and with the same product their residuals Xᵀr."""
         xp, _ = self._operator.place
@@ -202,6 +376,24 @@ class _Samples:
         rows = xp.concat([space.combine(coordinates), space.combine_outside(coordinates)], axis=0)
         features = self._operator.combine_rows(rows)
         return _linalg.orthonormal(features[:k, :].T), _lengths(features[k:, :])
+
+
+def _class_columns(space: KrylovSpace) -> np.ndarray:
+    """The class rows in the coordinates of the space, shape (size, K)."""
+    n_classes, first = space.classes.shape
+    columns = np.zeros((space.size, n_classes))
+    columns[:first] = space.classes.T
+    return columns
+
+
+def _solve_shifted(matrix: np.ndarray, shift: float, right: np.ndarray) -> np.ndarray:
+    """(T + shift·I)⁻¹·right."""
+    shifted = matrix + shift * np.eye(matrix.shape[0])
+    return np.linalg.solve(shifted, right)
+
+
+def _count_above_one(matrix: np.ndarray, eps: float) -> int:
+    return int((np.linalg.eigvalsh(matrix) > 1.0 - ROUNDING_EPS * eps).sum())
 
 
 def _lengths(rows: Array) -> np.ndarray:
@@ -213,7 +405,7 @@ def _padded(classes: Array, draw: Callable[[int], Array], width: int) -> Array:
     """Class rows, and seeded rows up to the width: they catch the large eigenvalues of S_t."""
     n_classes, length = classes.shape
     xp, device = _xp.place_of(classes)
-    if n_classes >= length:
+    if max(n_classes, width) >= length:
         return xp.eye(length, dtype=classes.dtype, device=device)
-    missing = min(width, length) - n_classes
-    return classes if missing <= 0 else xp.concat([classes, draw(missing).T], axis=0)
+    # One at least: the classes may be the same, and their rows zero.
+    return xp.concat([classes, draw(max(1, width - n_classes)).T], axis=0)

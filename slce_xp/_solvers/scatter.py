@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
+import numpy as np
+
 from slce_xp import _linalg, _xp
-from slce_xp._operator import CentroidOperator
+from slce_xp._operator import ScatterOperator
+from slce_xp._solvers._resolve import leading, resolve
 from slce_xp._solvers._solution import Request, Solution
 
 # Up to this size all eigenpairs are computed at once: a null space would need them anyway, and
@@ -11,29 +16,36 @@ from slce_xp._solvers._solution import Request, Solution
 ALL_AT_ONCE = 900
 
 
-def solve(operator: CentroidOperator, request: Request) -> Solution:
+def solve(operator: ScatterOperator, request: Request) -> Solution:
     """Leading eigenpairs of M = 2·BᵀB − S_t."""
     xp, _ = operator.place
     k, d = request.k, operator.d
     matrix, trace = operator.take_matrix()
-    zero = operator.zero_level(float(_linalg.read(trace)[0]))
     values, vectors = _xp.largest_eigenpairs(matrix, d if d <= ALL_AT_ONCE else k)
-    if _linalg.count(xp.abs(values[:k]) <= zero, values) == 0:
-        return Solution(values[:k], vectors[:, :k], zero)
+    (square,), host = _linalg.read_finite(xp.reshape(trace, (1,)), values[:k])
+    level = operator.zero_level(float(square))
+    if (np.abs(host) > level).all():
+        positive = int((host > 0.0).sum())
+        return Solution(values[:k], vectors[:, :k], (positive, positive))
 
-    # Zero eigenvalues: the data do not span R^d. Any mixture of the null space would do, so
-    # the whole of it is taken and seeded directions are projected onto it.
+    # Some are within rounding of zero: all of those are needed, to tell the null space of X from
+    # the others. Any mixture of the former would do, so seeded directions are projected onto it.
     if values.shape[0] < d:
         del vectors
         values, vectors = _xp.largest_eigenpairs(matrix, d)
-    positive = _linalg.count(values > zero, values)
-    null = _linalg.count(xp.abs(values) <= zero, values)
-    wanted = min(null, k - positive)
-    basis = vectors[:, positive : positive + null]
-    others = xp.concat([vectors[:, :positive], vectors[:, positive + null :]], axis=1)
-    values = xp.concat([values[:positive], values[positive + null :]])
-    kept = k - wanted
-    values, vectors = _linalg.splice_null_space(
-        values[:kept], others[:, :kept], positive, basis @ (basis.T @ operator.draw(wanted))
-    )
-    return Solution(values, vectors, zero)
+    del matrix
+    (host,) = _linalg.read_finite(values)
+    gap = level
+    if operator.has_samples:  # with their neighbours, which they may be mixed with
+        eps = float(np.finfo(_xp.dtype_name(operator.dtype)).eps)
+        gap = max(level, math.sqrt(eps) * float(square))
+    first, last = int((host > gap).sum()), int((host >= -gap).sum())
+    doubtful = resolve(operator, vectors[:, first:last], float(square), gap)
+    found = doubtful.between(values, vectors, first, last)
+    null, wanted = None, min(int(found.is_null.sum()), k - found.before_zero)
+    if wanted > 0:
+        basis = found.null()
+        null = basis @ (basis.T @ operator.draw(wanted))
+    values, vectors, _ = leading(operator, k, found.real(), null)
+    low, high = found.bounds()
+    return Solution(values, vectors, (min(low, k), min(high, k)))

@@ -7,6 +7,7 @@ import functools
 import gzip
 import itertools
 import shlex
+import warnings
 import zlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from slce_xp._labels import label_values
 from slce_xp.cli.table import (
     Chosen,
     Table,
@@ -52,16 +54,24 @@ def read_text(path: Path, chosen: Chosen) -> Table:
         # A byte-order mark and ends of lines of any system are no part of the table.
         opener: Any = gzip.open if is_packed(path) else open
         with opener(path, "rt", encoding="utf-8-sig", newline="") as file:
-            separator, header = _header(file, path)
-        row_names = [""] if not header[0] else []  # the index of a frame, or names of R
-        _check_header(header[len(row_names) :], chosen, path)
+            separator, header, n_fields = _first_lines(file, path)
+        _check_header(header if header[0] else header[1:], chosen, path)
+        # The index of a frame is a column without a name; names of R are not in the header.
+        unnamed = n_fields - len(header)
+        if unnamed > 1 or (unnamed == 1 and not header[0]):
+            raise _too_many_fields(path)
+        names = ["", *header] if unnamed == 1 else header
+        # Every column is named and none is an index: pandas need not guess, which each of its
+        # versions does in another way.
         read = functools.partial(
             pandas.read_csv, path, sep=r"\s+" if separator == " " else separator, header=0,
-            names=header, low_memory=False,
-            dtype=dict.fromkeys({chosen.label, chosen.ids, *row_names}.intersection(header), str),
+            names=names, index_col=False, low_memory=False,
+            dtype=dict.fromkeys({chosen.label, chosen.ids, ""}.intersection(names), str),
             encoding="utf-8-sig", skipinitialspace=True,
         )  # fmt: skip
-        frame = read()
+        with warnings.catch_warnings():  # of columns that pandas would leave out
+            warnings.simplefilter("error", pandas.errors.ParserWarning)
+            frame = read()
         if separator == ";" and _text(frame):  # where a comma may stand for the point
             frame = min(frame, read(decimal=","), key=lambda frame: len(_text(frame)))
         if chosen.label in header:
@@ -70,17 +80,18 @@ def read_text(path: Path, chosen: Chosen) -> Table:
         raise _no_utf8(path, error) from error
     except (gzip.BadGzipFile, EOFError, zlib.error, csv.Error) as error:
         raise damaged(path, kind_of(path), error) from error
-    except pandas.errors.ParserError as error:
+    except (pandas.errors.ParserError, pandas.errors.ParserWarning) as error:
         detail = str(error).strip().rpartition("C error: ")[2]
         raise TableError(
             f"{path} is no table: {detail[:1].lower()}{detail[1:]}. Give every line as many fields "
             "as the first, and text with separators or quotes in it quotes"
         ) from error
-    if not isinstance(frame.index, pandas.RangeIndex):
-        _check_row_names(frame, path)
-    if row_names:
+    if unnamed == 1 and not (frame[""].is_unique and frame.iloc[:, -1].notna().any()):
+        raise _too_many_fields(path)  # a first column or an empty last one, not names
+    has_row_names = not names[0]
+    if has_row_names:
         frame = frame.set_index("").rename_axis(None)
-    return _from_frame(frame, path, chosen, _Count("line", 2))
+    return _from_frame(frame, has_row_names, path, chosen, _Count("line", 2))
 
 
 def _whole_numbers(labels: Any) -> Any:
@@ -91,8 +102,11 @@ def _whole_numbers(labels: Any) -> Any:
     return labels.str.strip().astype("Int64")
 
 
-def _header(lines: Iterable[str], path: Path) -> tuple[str, list[str]]:
-    """The separator, and the names in the first line that is not empty."""
+def _first_lines(lines: Iterable[str], path: Path) -> tuple[str, list[str], int]:
+    """The separator, the names in the first line, and the number of fields in the second, or 0.
+
+    Lines that are empty do not count.
+    """
     lines = itertools.dropwhile(lambda line: not line.strip(), lines)
     first = next(lines, "")
     if not first:
@@ -100,10 +114,13 @@ def _header(lines: Iterable[str], path: Path) -> tuple[str, list[str]]:
     separator = "\t" if kind_of(path) == ".tsv" else max(",;\t", key=first.count)
     if separator not in first:
         separator = " "
-    rows = csv.reader(
-        itertools.chain([first], lines), delimiter=separator, skipinitialspace=separator == " "
-    )
-    return separator, [name.strip() for name in next(rows)]
+    lines = itertools.chain([first], lines)
+    if separator == " ":  # no separator at the end of a line
+        lines = (line.rstrip() + "\n" for line in lines)
+    rows = csv.reader(lines, delimiter=separator, skipinitialspace=True)
+    header = [name.strip() for name in next(rows)]
+    n_fields = (len(row) for row in rows if len(row) > 1 or any(map(str.strip, row)))
+    return separator, header, next(n_fields, 0)
 
 
 def _no_utf8(path: Path, error: UnicodeDecodeError) -> TableError:
@@ -141,15 +158,11 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _check_row_names(frame: Any, path: Path) -> None:
-    """Where lines have one more field than the header, the first is taken for a name."""
-    names = frame.index
-    one_more = names.nlevels == 1 and "" not in frame.columns
-    if not one_more or not names.is_unique or frame.iloc[:, -1].isna().all():
-        raise TableError(
-            f"{path} has more fields in its lines than names in the first line; name every column, "
-            "and end no line with a separator"
-        )
+def _too_many_fields(path: Path) -> TableError:
+    return TableError(
+        f"{path} has more fields in its lines than names in the first line; name every column, "
+        "and end no line with a separator"
+    )
 
 
 # ---------------------------------------------------------------- Parquet
@@ -160,29 +173,40 @@ def read_parquet(path: Path, chosen: Chosen) -> Table:
     pandas = library("pandas", f"{path} needs")
     parquet = library("pyarrow.parquet", f"{path} needs")
     try:
-        check_distinct(parquet.read_schema(path).names, path)
+        schema = parquet.read_schema(path)
+        check_distinct(schema.names, path)
         frame = pandas.read_parquet(path, engine="pyarrow")
+        if chosen.label in frame.columns and frame[chosen.label].dtype.kind == "f":
+            # pandas makes floats of integers with missing ones.
+            column = parquet.read_table(path, columns=[chosen.label]).column(chosen.label)
+            frame[chosen.label] = column.to_pandas(integer_object_nulls=True).to_numpy()
     except Exception as error:  # of whatever is inside
         if isinstance(error, (PermissionError, MemoryError, TableError)):
             raise
         raise damaged(path, ".parquet", error) from error
     frame.columns = [str(name) for name in frame.columns]
-    return _from_frame(frame, path, chosen, _Count("row", 1))
+    # An index is a column of the file, a mere count of rows is not. The frame does not tell them
+    # apart: pandas 3 holds many an index 1, 2, ... as a count.
+    index = (schema.pandas_metadata or {}).get("index_columns", [])
+    has_row_names = any(isinstance(column, str) for column in index)
+    return _from_frame(frame, has_row_names, path, chosen, _Count("row", 1))
 
 
 # ---------------------------------------------------------------- either
 
 
-def _from_frame(frame: Any, path: Path, chosen: Chosen, count: _Count) -> Table:
+def _from_frame(
+    frame: Any, has_row_names: bool, path: Path, chosen: Chosen, count: _Count
+) -> Table:
     if not len(frame):
         raise TableError(f"{path} has a header and no rows; a table has a row for each sample")
     if frame.index.name in {chosen.ids, chosen.label} - {None}:
-        frame = frame.reset_index()
+        frame, has_row_names = frame.reset_index(), False
     names = [str(name) for name in frame.columns]
     ids = labels = None
     if chosen.ids is not None:
         ids = sample_names(frame[find(chosen.ids, names, "--id", path)])
-    elif type(frame.index).__name__ != "RangeIndex":
+    elif has_row_names:
         ids = sample_names(frame.index.to_series())
     if chosen.label is not None:
         _refuse_transposed(frame, chosen.label, path)
@@ -220,7 +244,9 @@ def class_labels(series: Any) -> np.ndarray:
     """Labels, None for missing ones: numbers, or text without blanks around it."""
     missing = series.isna().to_numpy(dtype=bool)
     plain = (bool, int, float, np.number, np.bool)
-    values = [v if isinstance(v, plain) else str(v).strip() or None for v in series]
+    exact = label_values(series)  # of whole numbers as categories a Series makes floats
+    found = exact if exact.dtype == object else series
+    values = [v if isinstance(v, plain) else str(v).strip() or None for v in found]
     return as_labels([None if m else v for m, v in zip(missing, values, strict=True)])
 
 

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from slce_xp import _xp
+from slce_xp._labels import array_of
 
 
 class TableError(ValueError):
@@ -160,9 +161,8 @@ def as_labels(values: list[Any]) -> np.ndarray:
     there = [v for v in values if v is not None]
     if there and all(isinstance(v, (float, np.floating)) and v == v // 1 for v in there):
         values = [v if v is None else int(v) for v in values]  # missing ones made floats of them
-    array = np.empty(len(values), dtype=object)
-    array[:] = values
-    return array if len(there) < len(values) else np.array(values)
+    array = array_of(values)
+    return array.astype(np.str_) if all(isinstance(v, str) for v in values) else array
 
 
 def features(names: Sequence[str], chosen: Chosen, path: Path) -> tuple[list[str], tuple]:

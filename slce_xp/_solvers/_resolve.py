@@ -1,0 +1,164 @@
+"""Eigenvalues within rounding of zero, told apart by Rayleigh quotients.
+
+What a dense eigensolver returns is exact to rounding relative to the norm of M. Scores of the
+data, X·V, show much smaller eigenvalues: to rounding relative to the scatter of those scores.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from slce_xp import _linalg, _xp
+from slce_xp._linalg import read
+from slce_xp._operator import ScatterOperator
+from slce_xp._xp import Array
+
+
+class Resolved(NamedTuple):
+    """Eigenpairs of M inside a subspace, by descending eigenvalue.
+
+    Attributes
+    ----------
+    values : numpy.ndarray, shape (q,)
+    vectors : array, shape (d, q)
+        Orthonormal columns.
+    is_null : numpy.ndarray of bool, shape (q,)
+        Which of them are orthogonal to all samples.
+    error : numpy.ndarray, shape (q,)
+        Rounding of each value; infinite if nothing is known of it.
+    """
+
+    values: np.ndarray
+    vectors: Array
+    is_null: np.ndarray
+    error: np.ndarray
+
+    @classmethod
+    def certain(cls, values: np.ndarray, vectors: Array) -> Resolved:
+        """Eigenpairs beyond rounding."""
+        nothing = np.zeros(len(values))
+        return cls(values, vectors, nothing > 0, nothing)
+
+    def or_known(self, values: np.ndarray, trusted: np.ndarray) -> Resolved:
+        """With the given values for the leading ones, as far as those are trusted."""
+        count = min(len(values), len(self.values))
+        chosen = self.values.copy()
+        chosen[:count] = np.where(trusted[:count], values[:count], chosen[:count])
+        return self._replace(values=chosen)
+
+    def bounds(self) -> tuple[int, int]:
+        """The least and the largest possible number of positive eigenvalues."""
+        low = int((~self.is_null & (self.values > self.error)).sum())
+        possible = (self.values > -self.error) & (~self.is_null | np.isinf(self.error))
+        return low, int(possible.sum())
+
+    @property
+    def before_zero(self) -> int:
+        """How many come before the null space."""
+        return int((~self.is_null & (self.values > 0.0)).sum())
+
+    def between(self, values: Array, vectors: Array, first: int, last: int) -> Resolved:
+        """These in place of some of the given eigenpairs, which are known beyond rounding."""
+        host = read(values)[0]
+        before = Resolved.certain(host[:first], vectors[:, :first])
+        after = Resolved.certain(host[last:], vectors[:, last:])
+        return before.followed_by(self).followed_by(after)
+
+    def followed_by(self, other: Resolved) -> Resolved:
+        """These, and others after them."""
+        xp, _ = _xp.place_of(self.vectors)
+        return Resolved(
+            np.concatenate([self.values, other.values]),
+            xp.concat([self.vectors, other.vectors], axis=1),
+            np.concatenate([self.is_null, other.is_null]),
+            np.concatenate([self.error, other.error]),
+        )
+
+    def real(self) -> Resolved:
+        """Without what is in the null space."""
+        if not self.is_null.any():
+            return self
+        return self._chosen(~self.is_null)
+
+    def null(self) -> Array:
+        """What is in the null space, shape (d, q)."""
+        return self._chosen(self.is_null).vectors
+
+    def _chosen(self, which: np.ndarray) -> Resolved:
+        positions = np.flatnonzero(which)
+        if not positions.size:  # of no indices JAX forgets the device
+            vectors = self.vectors[:, :0]
+        else:
+            place = _xp.place_of(self.vectors)
+            vectors = place.xp.take(self.vectors, _xp.from_host(positions, place), axis=1)
+        return Resolved(self.values[which], vectors, self.is_null[which], self.error[which])
+
+
+def resolve(
+    operator: ScatterOperator, vectors: Array, square: float, gap: float | None = None
+) -> Resolved:
+    """Rayleigh–Ritz in the span of orthonormal columns, by one pass over X.
+
+    Parameters
+    ----------
+    operator : ScatterOperator
+    vectors : array, shape (d, q)
+    square : float
+        Σ |s| w ‖z‖² of all samples.
+    gap : float, optional
+        Magnitude that all other eigenvalues exceed; `square` by default.
+    """
+    level = operator.zero_level(square)
+    count = vectors.shape[1]
+    if count == 0:
+        return Resolved(np.zeros(0), vectors, np.zeros(0, dtype=bool), np.zeros(0))
+    found = operator.rayleigh(vectors)
+    if found is None:  # nothing is left but the sums: all that they cannot tell counts as zero
+        return Resolved(
+            np.zeros(count), vectors, np.ones(count, dtype=bool), np.full(count, np.inf)
+        )
+    xp, _ = operator.place
+    matrix, scatter = found
+    values, rotation = _xp.largest_eigenpairs(matrix, count)
+    rotated = xp.sum(rotation * (scatter @ rotation), axis=0)
+    between = (operator.between @ vectors) @ rotation
+    host, scatters, squares = read(values, rotated, xp.sum(between * between, axis=0))
+    # Columns are inexact by eps over the gap to other eigenvectors, which adds that squared times
+    # the gap to the scatter of their scores.
+    noise = (level / 8.0) ** 2 / max(square if gap is None else gap, level)
+    is_null = scatters + squares <= count * noise  # all of it may have gone to one of them
+    error = operator.zero_level(1.0) * (np.abs(scatters) + 2.0 * squares) + noise
+    return Resolved(host, vectors @ rotation, is_null, error)
+
+
+def leading(
+    operator: ScatterOperator, k: int, found: Resolved, null: Array | None
+) -> tuple[Array, Array, tuple[int, int]]:
+    """The first k eigenpairs by the contract: positive, null space, negative.
+
+    Parameters
+    ----------
+    operator : ScatterOperator
+    k : int
+    found : Resolved
+        Without null space.
+    null : array, shape (d, q), or None
+        Directions orthogonal to all samples.
+
+    Returns
+    -------
+    values : array, shape (k,)
+    vectors : array, shape (d, k)
+    bounds : tuple of int
+        The least and the largest possible number of positive values among them.
+    """
+    low, high = found.bounds()
+    before = found.before_zero
+    wanted = 0 if null is None else min(null.shape[1], max(0, k - before))
+    values = _xp.from_host(found.values[: k - wanted], operator.place, found.vectors.dtype)
+    vectors = found.vectors[:, : k - wanted]
+    if null is not None and wanted:
+        values, vectors = _linalg.splice_null_space(values, vectors, before, null[:, :wanted])
+    return values, vectors, (min(low, k), min(high, k))

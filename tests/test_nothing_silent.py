@@ -1,0 +1,360 @@
+"""Inputs that once gave a wrong answer without a word: units, weights, zeros, counts."""
+
+import warnings
+
+import numpy as np
+import oracle
+import pytest
+import scipy.sparse as sp
+from conftest import load_set, needs_float64, spare_compiling
+
+import slce_xp
+from slce_xp import _moments, _plan
+from slce_xp._solvers import krylov
+
+FORMS = ["scatter", "gram", "krylov"]
+
+
+def as_batches(X, y, **options):
+    model = slce_xp.SLCE()
+    weights = options.pop("sample_weight", None)
+    for part in np.array_split(np.arange(len(X)), 3):
+        chosen = None if weights is None else weights[part]
+        model.partial_fit(X[part], y[part], sample_weight=chosen, **options)
+    return model.model_
+
+
+# ---------------------------------------------------------------- units
+
+
+def scaled_problem(dtype, far=False):
+    X, y = oracle.blobs(60, 14, 4, seed=1)
+    return (X + 100.0 * far).astype(dtype), y
+
+
+@pytest.mark.parametrize("far", [False, True])
+@pytest.mark.parametrize("solver", FORMS)
+def test_powers_of_two_change_nothing_but_the_scale(xp, dtype, solver, far):
+    spare_compiling(xp)
+    X, y = scaled_problem(dtype, far)
+    expected = slce_xp.fit(xp.array(X), y, solver=solver)
+    exponents = {"float32": [-100, -40, -13, 13, 60, 110], "float64": [-900, -300, -121, 121, 900]}
+    for exponent in exponents[dtype]:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", ".* must be within the range")
+            model = slce_xp.fit(xp.array(np.ldexp(X, exponent)), y, solver=solver)
+        for name, power in {"components": 0, "mean": 1, "centroids": 1}.items():
+            before, after = (xp.numpy(getattr(m, name)) for m in (expected, model))
+            np.testing.assert_array_equal(np.ldexp(before, power * exponent), after)
+        assert model.n_positive == expected.n_positive
+        with np.errstate(over="ignore", under="ignore"):
+            values = np.ldexp(xp.numpy(expected.eigenvalues).astype(np.float64), 2 * exponent)
+        if np.isfinite(values).all() and values.min() > 0 and not xp.single:
+            np.testing.assert_array_equal(xp.numpy(model.eigenvalues), values)
+
+
+@pytest.mark.parametrize("solver", FORMS)
+@pytest.mark.parametrize("exponent", [-600, -40, 40, 600])
+def test_powers_of_four_change_nothing_but_the_scale_of_weights(solver, exponent):
+    X, y = scaled_problem("float32")
+    weights = np.random.default_rng(0).uniform(0.5, 2.0, len(X))
+    expected = slce_xp.fit(X, y, solver=solver, sample_weight=weights)
+    model = slce_xp.fit(X, y, solver=solver, sample_weight=np.ldexp(weights, exponent))
+    np.testing.assert_array_equal(model.components, expected.components)
+    values = np.ldexp(expected.eigenvalues.astype(np.float64), exponent)
+    np.testing.assert_array_equal(model.eigenvalues, values)
+    total = np.ldexp(expected.weights.astype(np.float64), exponent)
+    np.testing.assert_array_equal(model.weights, total)
+    assert model.total_loss == np.ldexp(expected.total_loss, exponent)
+
+
+@pytest.mark.parametrize("solver", ["scatter", "krylov"])
+def test_sparse_data_and_batches_of_any_scale(solver):
+    X, y = scaled_problem("float32")
+    for exponent in (-90, 90):
+        there = np.ldexp(X, exponent)
+        one, other = (slce_xp.fit(sp.csr_array(a), y, solver=solver) for a in (X, there))
+        np.testing.assert_array_equal(one.components, other.components)
+        one, other = (as_batches(a, y) for a in (X, there))
+        np.testing.assert_array_equal(one.components, other.components)
+
+
+def test_batches_of_different_scales_and_weights_add_up():
+    X, y = scaled_problem("float64")
+    X[:20] *= 1e-40
+    X[20:40] *= 1e40
+    weights = np.r_[np.full(20, 1e80), np.full(20, 1e-80), np.full(20, 1.0)]
+    model = slce_xp.fit(X, y, sample_weight=weights)
+    other = as_batches(X, y, sample_weight=weights)
+    np.testing.assert_allclose(model.eigenvalues, other.eigenvalues, rtol=1e-9)
+
+
+def test_eigenvalues_that_float32_cannot_hold_are_float64():
+    X, y = scaled_problem("float32")
+    model = slce_xp.fit(np.ldexp(X, -80), y)
+    assert (model.components.dtype, model.eigenvalues.dtype) == ("float32", "float64")
+    values, _ = oracle.eigenpairs(np.ldexp(X.astype(np.float64), -80), y)
+    np.testing.assert_allclose(model.eigenvalues, values[:3], rtol=1e-4)
+    assert 0 < model.loss < model.total_loss
+
+
+def test_what_no_dtype_can_hold_comes_with_a_warning():
+    X, y = scaled_problem("float64")
+    expected = slce_xp.fit(X, y)
+    with pytest.warns(UserWarning, match="within the range of float64"):
+        model = slce_xp.fit(np.ldexp(X, 800), y)
+    np.testing.assert_array_equal(model.components, expected.components)
+
+
+# ---------------------------------------------------------------- weights
+
+
+@pytest.mark.parametrize("fill", [1e20, -9999.0, 0.0, 1e300, np.nan, np.inf])
+@pytest.mark.parametrize("solver", [*FORMS, "batches", "rows", "csr"])
+def test_rows_of_weight_zero_are_as_if_they_were_not_there(solver, fill):
+    X, y = oracle.blobs(60, 10, 3, seed=2)
+    X += 1e3 if solver == "csr" else 1e5
+    weights = np.random.default_rng(0).uniform(0.5, 2.0, len(X))
+    weights[::4] = 0
+    there, kept = X.copy(), weights > 0
+    there[~kept] = fill
+    make = {"csr": sp.csr_array, "rows": ReadInBlocks}.get(solver, np.asarray)
+    if solver == "batches":
+        model = as_batches(there, y, sample_weight=weights)
+    else:
+        options = {"solver": solver} if solver in FORMS else {}
+        model = slce_xp.fit(make(there), y, sample_weight=weights, **options)
+    values, vectors = oracle.descending(oracle.weighted_matrix(X[kept], y[kept], weights[kept]))
+    np.testing.assert_allclose(model.eigenvalues, values[:2], rtol=1e-5)
+    assert oracle.largest_angle(model.components, vectors[:2]) < 1e-5
+
+
+class ReadInBlocks:
+    def __init__(self, values):
+        self.shape, self.dtype, self._values = values.shape, values.dtype, values
+
+    def __getitem__(self, rows):
+        return self._values[rows].copy()
+
+
+def test_not_finite_is_found_in_the_callers_row():
+    X, y = oracle.blobs(60, 10, 3, seed=2)
+    X[41, 3] = np.nan
+    weights = np.ones(60)
+    weights[:30] = 0
+    for make in (np.asarray, sp.csr_array, ReadInBlocks):
+        with pytest.raises(ValueError, match="row 41, column 3"):
+            slce_xp.fit(make(X), y, sample_weight=weights)
+
+
+@pytest.mark.parametrize("solver", FORMS)
+def test_one_heavy_sample_costs_no_digits(solver):
+    X, y = oracle.blobs(300, 20, 3, seed=3)
+    X = X.astype(np.float32)
+    weights = np.ones(300)
+    weights[7] = 1e6
+    model = slce_xp.fit(X, y, solver=solver, sample_weight=weights)
+    values, _ = oracle.descending(oracle.weighted_matrix(X, y, weights))
+    np.testing.assert_allclose(model.eigenvalues, values[:2], atol=2e-5 * np.abs(values).max())
+
+
+# ---------------------------------------------------------------- what is zero
+
+
+@pytest.mark.parametrize("solver", FORMS)
+def test_a_constant_column_of_timestamps_hides_nothing(solver):
+    X, y = oracle.blobs(200, 8, 3, seed=4)
+    values, _ = oracle.eigenpairs(X.astype(np.float32), y)
+    X = np.column_stack([X, np.full(200, 1.7e9)]).astype(np.float32)
+    model = slce_xp.fit(X, y, solver=solver)
+    assert model.n_positive == 2
+    np.testing.assert_allclose(model.eigenvalues, values[:2], atol=1e-4 * values[0])
+
+
+@pytest.mark.parametrize("solver", ["auto", "scatter"])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_what_single_precision_resolves_is_not_called_zero(solver, sign):
+    # An eigenvalue of 1e-7·‖M‖ in a column of its own: M in float32 does not show it, scores do.
+    rng = np.random.default_rng(5)
+    y = np.arange(400) % 3
+    X = rng.standard_normal((400, 60))
+    X[y == 1, 0] += 30
+    X[:, 1] = 1e-3 * ((y == 2) * (4.0 if sign > 0 else 0.5) + rng.standard_normal(400))
+    X = X.astype(np.float32)
+    values, _ = oracle.eigenpairs(X, y)
+    expected = int((values[:2] > 0).sum())
+    assert expected == (2 if sign > 0 else 1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        model = slce_xp.fit(X, y, 2, solver=solver)
+    assert model.n_positive == expected
+    assert model.n_positive_bounds == (expected, expected)
+    if sign > 0:
+        assert model.eigenvalues[1] == pytest.approx(values[1], rel=1e-3)
+        assert abs(model.components[1, 1]) == pytest.approx(1.0, abs=1e-3)
+
+
+def test_the_tolerance_is_no_zero_level(data_folder):
+    X, y = load_set(data_folder, "coil20")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", slce_xp.ConvergenceWarning)
+        model = slce_xp.fit(X, y, "positive", solver="krylov", tol=1e-2)
+    assert model.n_positive == model.n_components == 19
+
+
+# ---------------------------------------------------------------- what is counted
+
+
+def buried(seed, n=600, d=300, steepness=0.003, lift=6.0):
+    """Two positive eigenvalues of a thousandth of ‖M‖, in the smallest columns."""
+    rng = np.random.default_rng(seed)
+    y = np.arange(n) % 3
+    X = rng.standard_normal((n, d))
+    X[y == 1, -4:] += lift
+    X[y == 2, -8:-4] += lift
+    return X * steepness ** np.linspace(0, 1, d) ** 3, y
+
+
+@pytest.mark.parametrize("steepness", [0.001, 0.003, 0.03])
+@pytest.mark.parametrize("solver", ["auto", *FORMS])
+def test_a_plateau_of_ritz_values_is_no_proof(solver, steepness):
+    X, y = buried(0, steepness=steepness)
+    values, _ = oracle.eigenpairs(X, y)
+    model = slce_xp.fit(X, y, "positive", solver=solver)
+    assert model.n_positive == (values > 1e-9 * np.abs(values).max()).sum() == 2
+    assert model.n_positive_bounds == (2, 2)
+    np.testing.assert_allclose(model.eigenvalues, values[:2], rtol=1e-6)
+
+
+def test_fewer_components_than_classes_do_not_miss_the_first():
+    # Two large classes that differ in one small column, a third one apart in another.
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        y = np.repeat([0, 1, 2], [2000, 2000, 30])
+        X = 0.01 * rng.standard_normal((4030, 40))
+        X[:, 5:] *= 30 * rng.random(35)
+        X[y == 1, 0] += 0.04
+        X[y == 2, 1] += 0.3
+        values, vectors = oracle.eigenpairs(X, y)
+        for solver in ("auto", *FORMS):
+            if solver == "gram":
+                continue
+            model = slce_xp.fit(X, y, 1, solver=solver)
+            assert model.eigenvalues[0] == pytest.approx(values[0], rel=1e-6)
+            assert oracle.largest_angle(model.components, vectors[:1]) < 1e-4
+
+
+@pytest.mark.parametrize("shape", ["tall", "wide"])
+def test_the_count_above_a_level_is_an_upper_bound(shape, monkeypatch):
+    n, d = {"tall": (300, 60), "wide": (60, 300)}[shape]
+    X, y = oracle.blobs(n, d, 6, seed=8, separation=0.6)
+    values, _ = oracle.eigenpairs(X, y)
+    monkeypatch.setattr(_plan, "WIDE_WIDTH", 6)
+    monkeypatch.setattr(_plan, "WIDE_WIDE_PASSES", 2)
+    seen = []
+    for side in (krylov._Features, krylov._Samples):
+        original = side.count_above
+
+        def count_above(self, space, level, rounding, known, original=original):
+            above, rows = original(self, space, level, rounding, known)
+            unit = self._operator.unit_exponent
+            seen.append((above, int((values > np.ldexp(level, unit)).sum())))
+            return above, rows
+
+        monkeypatch.setattr(side, "count_above", count_above)
+    for k in (1, 2, 3, "positive"):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            slce_xp.fit(X, y, k, solver="krylov")
+    assert seen
+    assert all(above >= true for above, true in seen)
+
+
+def test_a_count_that_is_not_known_is_said_to_be_so():
+    X, y = buried(0)
+    with pytest.warns(slce_xp.ConvergenceWarning), pytest.warns(UserWarning, match="may be posi"):
+        model = slce_xp.fit(X, y, "positive", solver="krylov", max_iter=1)
+    low, high = model.n_positive_bounds
+    assert low <= 2 <= high
+    assert low < high
+
+
+# ---------------------------------------------------------------- the Gram form
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_the_gram_form_of_more_samples_than_features_without_labels(dtype):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((120, 100)).astype(dtype)
+    y = np.r_[np.arange(60) % 3, -np.ones(60, int)]
+    model = slce_xp.fit(X, y, unlabeled=-1, solver="gram")
+    values, _ = oracle.descending(oracle.weighted_matrix(X, y, None, y >= 0))
+    eps = np.finfo(dtype).eps
+    np.testing.assert_allclose(model.eigenvalues, values[:2], atol=200 * eps * values[0])
+
+
+@pytest.mark.parametrize("solver", FORMS)
+def test_no_more_components_than_the_rank(solver):
+    rng = np.random.default_rng(1)
+    X = rng.standard_normal((150, 20)) @ rng.standard_normal((20, 90))
+    y = np.r_[np.arange(50) % 3, -np.ones(100, int)]
+    model = slce_xp.fit(X, y, "positive", unlabeled=-1, unlabeled_weight=1e4, solver=solver)
+    assert model.n_components == 20
+
+
+@pytest.mark.parametrize("column", [1e3, 1e5])
+def test_a_large_column_costs_the_gram_form_no_digits(column):
+    rng = np.random.default_rng(2)
+    y = np.arange(60) % 3
+    X = rng.standard_normal((60, 2000))
+    X[:, 0] = column * (y + 0.1 * rng.standard_normal(60))
+    X = X.astype(np.float32)
+    values, _ = oracle.eigenpairs(X, y)
+    model = slce_xp.fit(X, y, solver="gram")
+    np.testing.assert_allclose(model.eigenvalues, values[:2], atol=8 * 1.2e-7 * values[0])
+
+
+# ---------------------------------------------------------------- far from the origin
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_sparse_data_far_from_the_origin_are_right_or_come_with_a_warning(dtype):
+    X, y = oracle.blobs(200, 12, 3, seed=9)
+    for offset in (0.0, 3.0, 30.0, 1e3, 1e5, 1e7):
+        there = (X + offset).astype(dtype)
+        values, _ = oracle.eigenpairs(there, y)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            model = slce_xp.fit(sp.csr_array(there), y, solver="scatter")
+        lost = [w for w in caught if "loses digits" in str(w.message)]
+        error = np.abs(model.eigenvalues - values[:2]).max() / values[0]
+        assert lost or error < 1e3 * np.finfo(dtype).eps
+
+
+# ---------------------------------------------------------------- work that is reported
+
+
+def test_passes_before_a_dense_form_are_counted():
+    X, y = oracle.blobs(300, 60, 6, seed=10, separation=0.3)
+    model = slce_xp.fit(X, y, solver="krylov")
+    assert model.solver == "scatter"
+    assert model.passes > 0
+
+
+def test_auto_gives_up_when_passes_have_cost_as_much_as_a_dense_form(xp):
+    spare_compiling(xp)
+    needs_float64(xp)
+    X, y = buried(1, 900, 450)
+    model = slce_xp.fit(xp.array(X), y, "positive")
+    assert model.n_positive == 2
+    assert model.solver == "krylov" or model.passes <= model.plan.flops / (4.0 * X.size * 3)
+
+
+@pytest.mark.parametrize("solver", FORMS)
+def test_squares_of_rows_are_summed_once(solver, monkeypatch):
+    X, y = oracle.blobs(60, 30, 3, seed=11)
+    calls = []
+    original = _moments._row_squares
+    monkeypatch.setattr(_moments, "_row_squares", lambda rows: calls.append(0) or original(rows))
+    slce_xp.fit(X, np.where(np.arange(60) % 3, y, -1), unlabeled=-1, solver=solver)
+    assert len(calls) == 1
