@@ -81,11 +81,11 @@ def in_units(
         return place.xp.astype(values, dtype, copy=False) * 2.0**exponent
     unscaled = read(values)[0] if host is None else host
     scaled = _scaled(unscaled, exponent)
-    longest = _xp.longest_float(place)
     if _holds(dtype, scaled, unscaled):
         if host is not None and abs(exponent) <= MODERATE_EXPONENT[_xp.dtype_name(dtype)]:
             return place.xp.astype(values, dtype, copy=False) * 2.0**exponent
         return _xp.from_host(scaled, place, dtype)
+    longest = _xp.longest_float(place)
     if not _holds(longest, scaled, unscaled):
         _warn_of_range(name, _xp.dtype_name(longest))
     return _xp.from_host(scaled, place, longest)

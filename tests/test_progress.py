@@ -12,7 +12,8 @@ import slce_xp
 from slce_xp import _plan
 
 tqdm = pytest.importorskip("tqdm")
-X, y = oracle.blobs(300, 40, 5, seed=72)
+# Wider than the start block, so that the matrix-free form takes several passes.
+X, y = oracle.blobs(300, 100, 5, seed=72)
 
 
 class Rows:
@@ -39,7 +40,7 @@ def told(monkeypatch):
             self.states.append((self.n, self.total))
 
     monkeypatch.setattr(auto, "tqdm", Drawn)
-    monkeypatch.setattr(_plan, "READ_BLOCK", 64 * 8 * 40)
+    monkeypatch.setattr(_plan, "READ_BLOCK", 64 * 8 * 100)
     return bars
 
 
@@ -95,7 +96,7 @@ def test_more_passes_than_planned_let_it_grow(monkeypatch, told):
 @pytest.mark.parametrize("data", [X, Rows()], ids=["memory", "blocks"])
 @pytest.mark.parametrize("solver", ["scatter", "gram", "krylov"])
 def test_the_passes_are_counted_in_every_form(monkeypatch, told, solver, data):
-    monkeypatch.setattr(_plan, "PANEL_BYTES", 64 * 8 * 40)  # five panels
+    monkeypatch.setattr(_plan, "PANEL_BYTES", 64 * 8 * 100)  # five panels
     model = slce_xp.fit(data, y, "positive", solver=solver, progress=True)
     (bar,) = told
     assert all(n <= total for n, total in bar.states)
