@@ -103,7 +103,7 @@ def add_up(
     with _xp.computing(place):
         if plan.where == _plan.MEMORY:
             matrix = _xp.move(matrix, place)
-        source = _fit.open_planned(matrix, place, plan, Progress(), kept)
+        source = _fit.open_planned(matrix, place, plan, Progress(), kept, Limits(0))
         moments = class_moments(source, labels, second=True)
         moments = _expanded(_doubled(moments, place), labels.classes, known)
         moments = _about(moments, moments.mean)
@@ -169,10 +169,10 @@ def merge(a: Statistics, b: Statistics) -> Statistics:
     place = _xp.place_of(a.moments.sums)
     with _xp.computing(place):
         # In the units of the larger ones, so that nothing overflows.
-        root = min(a.moments.root, b.moments.root)
+        scale = min(a.moments.scale, b.moments.scale)
         unit = max(a.moments.weight_unit, b.moments.weight_unit)
-        first = _expanded(a.moments.in_units(root, unit), mine, classes)
-        second = _expanded(b.moments.in_units(root, unit), other, classes)
+        first = _expanded(a.moments.in_units(scale, unit), mine, classes)
+        second = _expanded(b.moments.in_units(scale, unit), other, classes)
         share = second.weight / (first.weight + second.weight)
         between = first.mean + share * (second.mean - first.mean)
         moments = _sum(_about(first, between), _about(second, between))
@@ -233,7 +233,7 @@ def _about(moments: Moments, shift: Array) -> Moments:
     # What lies between the two shifts as they are written down: the mean itself is rounded, and
     # what rounding left of it stays in the sums.
     step = shift if moments.shift is None else shift - moments.shift
-    step = step if moments.root == 1.0 else step * moments.scale
+    step = step if moments.scale == 1.0 else step * moments.scale
     rest: Array = moments.rest
     rest_weight, factor = moments.rest_weight, moments.unlabeled_weight
     weighted = xp.sum(moments.sums, axis=0)  # Σ s w (x − shift), and below Σ s w

@@ -22,6 +22,9 @@ from slce_xp._solvers import SOLVERS, Request, Solution
 from slce_xp._source import ArraySource, open_source
 from slce_xp._xp import Place, Sparse
 
+# The largest X of which a copy may be made, to bring extreme units into the range of the dtype.
+COPY_BYTES = 2**28
+
 
 def fit(
     X: Any,
@@ -172,7 +175,7 @@ def fit(
     with contextlib.closing(bar), _xp.computing(place):
         if plan.where == _plan.MEMORY:
             matrix = _xp.move(matrix, place)
-        source = open_planned(matrix, place, plan, bar, kept)
+        source = open_planned(matrix, place, plan, bar, kept, limits)
         dense = _dense_plan(problem, limits) if plan.form == "krylov" else None
         # Passes that cost as much as a dense form are better spent on that.
         patience = max_iter
@@ -193,7 +196,7 @@ def fit(
         if dense is not None and _needs_dense_form(solution, request, solver, max_iter):
             taken, fewer = solution.passes, solution.eigenvalues.shape[0] < k
             plan = _after(plan, dense, fewer)
-            source = open_planned(matrix, place, plan, bar, kept)
+            source = open_planned(matrix, place, plan, bar, kept, limits)
             operator, solution = _solve(plan, source, labels, request, seed)
             solution = dataclasses.replace(solution, passes=taken)
         model = make_model(operator, solution, labels, plan, n_components)
@@ -301,9 +304,15 @@ def _made_of(matrix: Sparse, problem: Problem) -> int:
 
 
 def open_planned(
-    matrix: Any, place: Place, plan: Plan, progress: Progress, kept: np.ndarray | None
+    matrix: Any,
+    place: Place,
+    plan: Plan,
+    progress: Progress,
+    kept: np.ndarray | None,
+    limits: Limits,
 ) -> ArraySource:
     """X as the plan has it, of which some rows are kept: it is in place, or read there."""
+    size = plan.n_samples * plan.n_features * _plan.ITEMSIZES[plan.dtype]
     return open_source(
         matrix,
         place=place,
@@ -312,6 +321,7 @@ def open_planned(
         panel_rows=plan.panel_rows,
         whole_rows=plan.form == "scatter",
         kept=kept,
+        has_room_for_copy=size <= min(limits.spare(plan), COPY_BYTES),
     )
 
 
@@ -360,7 +370,15 @@ def _check_solver(solver: str) -> None:
 
 
 def _warn_if_unconverged(solution: Solution, request: Request) -> None:
-    if solution.converged or solution.residuals is None:
+    if solution.converged:
+        return
+    if solution.residuals is None:
+        warnings.warn(
+            "components are less exact than rounding allows: the Gram form cannot resolve such "
+            "small eigenvalues. Use solver='scatter' or float64",
+            ConvergenceWarning,
+            stacklevel=3,
+        )
         return
     late = int((solution.residuals > request.tol).sum())
     if late:

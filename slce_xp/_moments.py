@@ -29,7 +29,7 @@ from slce_xp._xp import Array, Sparse
 # for second moments, where it is the loss itself, and for float64 sums, where its root is.
 SAFE_OFFSET_SQUARES = 4.0
 SAFE_OFFSET_SUMS = 1e4
-SAFE_OFFSET_SPARSE = {"float32": 64.0, "float64": 1e4}
+SAFE_OFFSET_SPARSE = 64.0
 # From this ratio on, a warning says that digits are lost.
 FAR = {"float32": 1e2, "float64": 1e8}
 # Rows looked at to decide that.
@@ -64,8 +64,8 @@ class Moments:
         Σ w over samples of no class.
     unlabeled_weight : float
         λ, what the reconstruction of samples without a label counts.
-    root : float
-        The root of `scale`, a power of two.
+    scale : float
+        What rows are multiplied by after the shift, a power of two.
     weight_unit : float
         What weights are multiples of, a power of two.
     centring : float
@@ -81,7 +81,7 @@ class Moments:
     rest_square: Array | None = None
     rest_weight: float = 0.0
     unlabeled_weight: float = 1.0
-    root: float = 1.0
+    scale: float = 1.0
     weight_unit: float = 1.0
     centring: float = 0.0
 
@@ -91,14 +91,9 @@ class Moments:
         return self.class_weight + self.rest_weight
 
     @property
-    def scale(self) -> float:
-        """What rows are multiplied by, after the shift."""
-        return self.root * self.root
-
-    @property
     def unit_exponent(self) -> int:
         """The power of two that scatters, eigenvalues and losses are multiples of."""
-        return math.frexp(self.weight_unit)[1] - 1 - 4 * (math.frexp(self.root)[1] - 1)
+        return math.frexp(self.weight_unit)[1] - 1 - 2 * (math.frexp(self.scale)[1] - 1)
 
     @cached_property
     def offset(self) -> Array:
@@ -113,37 +108,37 @@ class Moments:
 
     def times_owned(self, left: Array, rows: Array) -> Array:
         """The same with a left that may be changed: it may be as large as a block."""
-        if self.root != 1.0:
-            left *= self.root
+        if self.scale == 1.0:
+            return left @ rows
+        before, after = _xp.factors_of(self.scale)
+        left *= before
         product = left @ rows
-        if self.root != 1.0:
-            product *= self.root
+        product *= after
         return product
 
     def times(self, left: Array, rows: Array) -> Array:
         """Multiply left by scale·rows, without a scaled copy of the rows."""
-        return _scaled_product(left, rows, self.root)
+        return _scaled_product(left, rows, self.scale)
 
     def centred(self, rows: Array, columns: slice = slice(None)) -> Array:
         """scale·(rows − mean), a copy; of rows that have some columns only."""
         # In two steps: their sum, the mean, is rounded to the digits of a large number.
         offset = self.offset[columns]
-        offset = offset if self.root == 1.0 else offset / self.scale
+        offset = offset if self.scale == 1.0 else offset / self.scale
         if self.shift is None:
             rows = rows - offset
         else:
             rows = rows - self.shift[columns]
             rows -= offset
-        if self.root != 1.0:
+        if self.scale != 1.0:
             rows *= self.scale
         return rows
 
-    def centre(self, rows: Array, is_sparse: bool) -> Array:
-        """What vectors make of the mean that `shifted` leaves in the data, (b, d) ↦ (b, 1)."""
-        centre = rows @ self.offset
+    def mean_left(self, is_sparse: bool) -> Array:
+        """The mean of scaled rows as `shifted` leaves them, shape (d,)."""
         if is_sparse and self.shift is not None:
-            centre = centre + rows @ (self.shift * self.scale)
-        return centre[:, None]
+            return self.offset + self.shift * self.scale
+        return self.offset
 
     @cached_property
     def mean(self) -> Array:
@@ -156,15 +151,15 @@ class Moments:
         return self._unscaled(self.sums / self.weights[:, None])
 
     def _unscaled(self, values: Array) -> Array:
-        values = values if self.root == 1.0 else values / self.scale
+        values = values if self.scale == 1.0 else values / self.scale
         return values if self.shift is None else self.shift + values
 
-    def in_units(self, root: float, weight_unit: float) -> Moments:
+    def in_units(self, scale: float, weight_unit: float) -> Moments:
         """The same with another scale and another unit of weights."""
-        if root == self.root and weight_unit == self.weight_unit:
+        if scale == self.scale and weight_unit == self.weight_unit:
             return self
         factor = self.weight_unit / weight_unit
-        scale = (root / self.root) ** 2
+        step = scale / self.scale
 
         def times(values: Array | None, by: float) -> Array | None:
             return None if values is None else values * by
@@ -173,12 +168,12 @@ class Moments:
             self,
             class_weight=self.class_weight * factor,
             weights=self.weights * factor,
-            sums=self.sums * (factor * scale),
-            rest=times(self.rest, factor * scale),
-            second=times(self.second, factor * scale * scale),
-            rest_square=times(self.rest_square, factor * scale * scale),
+            sums=self.sums * (factor * step),
+            rest=times(self.rest, factor * step),
+            second=times(self.second, factor * step * step),
+            rest_square=times(self.rest_square, factor * step * step),
             rest_weight=self.rest_weight * factor,
-            root=root,
+            scale=scale,
             weight_unit=weight_unit,
         )
 
@@ -242,8 +237,8 @@ class _Frame(NamedTuple):
     ----------
     shift : array, shape (d,), or None
         A point near the data if they lie far from the origin.
-    root : float
-        The root of the scale.
+    scale : float
+        What rows are multiplied by, after the shift: a power of two.
     spread : float
         About the mean of scale²·‖x − mean‖², by the rows that were probed.
     safe : float
@@ -253,7 +248,7 @@ class _Frame(NamedTuple):
     """
 
     shift: Array | None
-    root: float
+    scale: float
     spread: float
     safe: float
     trials: int = 0
@@ -265,8 +260,8 @@ def _probe_frame(source: ArraySource, squared: bool) -> _Frame:
     dtype = _xp.dtype_name(source.dtype)
     safe = SAFE_OFFSET_SUMS if dtype == "float64" and not squared else SAFE_OFFSET_SQUARES
     if source.is_sparse:  # a shift would fill it, and costs a second moment half its digits
-        safe = SAFE_OFFSET_SPARSE[dtype] if squared else math.inf
-        return _Frame(None, _root_for(source.probe_size(), dtype), 0.0, safe)
+        safe = SAFE_OFFSET_SPARSE if squared else math.inf
+        return _Frame(None, _scale_for(source.probe_size(), dtype), 0.0, safe)
     probe = source.probe(PROBE_ROWS)
     # Divided by the largest entry, so that squares are in range.
     largest = xp.max(xp.abs(probe))
@@ -284,34 +279,30 @@ def _probe_frame(source: ArraySource, squared: bool) -> _Frame:
     )
     # NaN compares false: such data are reported by the sums.
     is_far = offset > safe * spread
-    root = _root_for(size * width if is_far and width > 0 else size, dtype)
-    scaled = size * root * root
-    return _Frame(mean * largest if is_far else None, root, spread * scaled * scaled, safe)
+    scale = _scale_for(size * width if is_far and width > 0 else size, dtype)
+    scaled = size * scale
+    return _Frame(mean * largest if is_far else None, scale, spread * scaled * scaled, safe)
 
 
-def _root_for(size: float, dtype: str) -> float:
-    """The root of the scale that brings numbers of this size near one."""
+def _scale_for(size: float, dtype: str) -> float:
+    """The power of two that brings numbers of this size near one."""
     most = np.finfo(dtype).maxexp - 2  # of what the dtype holds with all its digits
     if not math.isfinite(size):
         return 1.0  # an error that the sums report
     exponent = math.frexp(size)[1] if size > 0.0 else -most  # zero has any scale
-    return math.ldexp(1.0, -(max(-most, min(exponent, most)) // 2))
+    return math.ldexp(1.0, -max(-most, min(exponent, most)))
 
 
 def _moments_in(frame: _Frame, source: ArraySource, labels: Labels, second: bool) -> Moments:
     n_classes = len(labels.classes)
     sums, total, rest_square = _sums(
-        source, labels, labels.weights, frame.shift, frame.root, second, labels.n_unlabeled > 0
+        source, labels, labels.weights, frame.shift, frame.scale, second, labels.n_unlabeled > 0
     )
     weights = labels.counts
     if labels.has_others or labels.weights is not None:
         weights = np.bincount(labels.codes, labels.weights, minlength=labels.height)
     if frame.shift is not None and source.is_sparse:  # whose sums are about the origin
-        xp, _ = source.place
-        step = frame.shift * (frame.root * frame.root)
-        if rest_square is not None:
-            rest, weight = sums[n_classes, :], float(weights[n_classes])
-            rest_square = rest_square - 2.0 * xp.sum(rest * step) + weight * xp.sum(step * step)
+        step = frame.shift * frame.scale
         sums = sums - _xp.from_host(weights, source.place, source.dtype)[:, None] * step
     return Moments(
         float(weights[:n_classes].sum()),
@@ -323,7 +314,7 @@ def _moments_in(frame: _Frame, source: ArraySource, labels: Labels, second: bool
         rest_square,
         float(labels.rest_weights.sum()) if labels.has_others else 0.0,
         labels.unlabeled_weight,
-        frame.root,
+        frame.scale,
         labels.weight_unit,
     )
 
@@ -353,9 +344,9 @@ def _better_frame(
     if not finite or size > LARGE_SUM:
         if not finite:
             source.raise_if_not_finite()
-        root = _root_for(source.largest_deviation(frame.shift), dtype)
-        if root != frame.root and not frame.trials:
-            return frame._replace(root=root, spread=0.0, trials=1)
+        scale = _scale_for(source.largest_deviation(frame.shift), dtype)
+        if scale != frame.scale and not frame.trials:
+            return frame._replace(scale=scale, spread=0.0, trials=1)
         if not finite:
             raise _validate.too_large(dtype)
     centring = moments.weight * offset_square  # what is subtracted to centre the scatter
@@ -367,7 +358,7 @@ def _better_frame(
         # One heavy sample is near the mean, whatever the spread of the others is.
         heaviest = 0.0 if labels.weights is None else float(labels.weights.max())
         scatter = max(square, frame.spread * (moments.weight - heaviest))
-    can_shift = moments.second is not None or not source.is_sparse
+    can_shift = not source.is_sparse or math.isfinite(frame.safe)
     if centring > frame.safe * max(scatter, 0.0) and frame.trials < 2 and can_shift:
         return frame._replace(shift=moments.mean, trials=2)
     raw = centring
@@ -381,19 +372,20 @@ def _better_frame(
             f"of {dtype}. Subtract a constant from columns with large means, or pass a dense X",
             stacklevel=5,
         )
-    return centring
+    return raw
 
 
 def _shifted(rows: Array, shift: Array | None) -> Array:
     return rows if shift is None else rows - shift
 
 
-def _scaled_product(left: Array, rows: Array, root: float) -> Array:
-    """Multiply left by root²·rows, one root before and one after: neither overflows."""
-    if root == 1.0:
+def _scaled_product(left: Array, rows: Array, scale: float) -> Array:
+    """Multiply left by scale·rows, a factor before and one after: neither overflows."""
+    if scale == 1.0:
         return left @ rows
-    product = (left * root) @ rows
-    product *= root
+    before, after = _xp.factors_of(scale)
+    product = (left * before) @ rows
+    product *= after
     return product
 
 
@@ -402,7 +394,7 @@ def _sums(
     labels: Labels,
     weights: np.ndarray | None,
     shift: Array | None = None,
-    root: float = 1.0,
+    scale: float = 1.0,
     second: bool = False,
     squared: bool = False,
 ) -> tuple[Array, Array | None, Array | None]:
@@ -410,14 +402,16 @@ def _sums(
     # In memory the rows of very many classes are gathered from all over X.
     few = _is_few(labels.height, source.d, source.is_sparse)
     apart = source.in_memory and not few
-    scale = source.put(labels.scatter_weights) if second else None
+    signed = source.put(labels.scatter_weights) if second else None
     rest = source.put(labels.rest_weights) if squared else None
-    scale_first = abs(2.0 * math.log2(root)) > SAFE_EXPONENT[_xp.dtype_name(source.dtype)]
+    scale_first = abs(math.log2(scale)) > SAFE_EXPONENT[_xp.dtype_name(source.dtype)]
     # Three times the dense columns of sparse rows: themselves, times weights, in another order.
     kernel = _BlockSums(
-        0 if apart else labels.height, shift, second, source.block_length(3), root, scale_first
+        0 if apart else labels.height, shift, second, source.block_length(3), scale, scale_first
     )
-    copies = (shift is not None) + squared + (scale is not None) + (second and scale_first)
+    copies = (shift is not None) + squared + (signed is not None)
+    # A scaled copy in one piece, if there is room, gives the same bits as X in other units.
+    copies += second and scale_first and not source.has_room_for_copy
     made = source.d * copies
     sums = total = squares = None
     if not apart or second or squared:
@@ -428,9 +422,9 @@ def _sums(
         # One-hot rows and a mask; a sparse product copies them in another order.
         marks = labels.height * (2 if source.is_sparse else 1)
         made += 0 if apart else marks + -(-labels.height // 4)
-        sums, total, squares = source.map_rows(kernel, made, codes, row_weights, scale, rest)
+        sums, total, squares = source.map_rows(kernel, made, codes, row_weights, signed, rest)
     if apart:
-        sums = _sums_by_code(source, labels.codes, labels.height, shift, weights, root)
+        sums = _sums_by_code(source, labels.codes, labels.height, shift, weights, scale)
     return sums, total, squares
 
 
@@ -453,8 +447,8 @@ class _BlockSums:
         Whether to add up the second moment.
     made : int
         Numbers that may be made of sparse rows at a time, which that takes as dense columns.
-    root : float
-        The root of the scale.
+    scale : float
+        What rows are multiplied by: a power of two.
     scale_first : bool
         Whether to scale rows before they are squared, not after.
     """
@@ -463,7 +457,7 @@ class _BlockSums:
     shift: Array | None
     second: bool
     made: int
-    root: float
+    scale: float
     scale_first: bool
 
     def of_columns(self, columns: slice) -> _BlockSums:
@@ -475,7 +469,7 @@ class _BlockSums:
         rows: Array,
         codes: Array | None,
         weights: Array | None,
-        scale: Array | None,
+        signed: Array | None,
         rest: Array | None,
     ) -> tuple[Array | None, Array | None, Array | None]:
         rows = rows if isinstance(rows, Sparse) else _shifted(rows, self.shift)
@@ -483,20 +477,32 @@ class _BlockSums:
         if self.height:
             sums = self._sum_codes(rows, codes, weights)
         if self.second:
-            total = self._second_moment(rows, scale)
+            total = self._second_moment(rows, signed)
         if rest is not None:
-            rows = rows if self.root == 1.0 else rows * (self.root * self.root)
-            squares = _xp.place_of(rows).xp.sum(_row_squares(rows) * rest)
+            squares = self._squares(rows, rest)
         return sums, total, squares
 
+    def _squares(self, rows: Array, weights: Array) -> Array:
+        """Σ w ‖z‖² of the rows."""
+        xp, _ = _xp.place_of(rows)
+        if isinstance(rows, Sparse) and self.shift is not None:
+            width = max(1, self.made // max(1, rows.shape[0]))
+            return rows.sum_squares(weights, width, self.scale, self.shift)
+        rows = rows if self.scale == 1.0 else rows * self.scale
+        return xp.sum(_row_squares(rows) * weights)
+
     def _second_moment(self, rows: Array, weights: Array | None) -> Array:
-        root, scale = (self.root, 1.0) if self.scale_first else (1.0, self.root * self.root)
+        first, scale = (self.scale, 1.0) if self.scale_first else (1.0, self.scale)
         if isinstance(rows, Sparse):
             width = max(1, self.made // max(1, rows.shape[0]))
-            total = rows.gram(weights, width, root, self.shift)
+            total = rows.gram(weights, width, first, self.shift)
         else:
-            rows = rows if root == 1.0 else rows * (root * root)
-            total = gram_of(rows) if weights is None else rows.T @ (rows * weights[:, None])
+            rows = rows if first == 1.0 else rows * first
+            if weights is None:
+                total = gram_of(rows)
+            else:  # enlarged before the product, or made smaller after it: nothing underflows
+                larger, scale = max(scale, 1.0), min(scale, 1.0)
+                total = rows.T @ (rows * (weights * larger**2)[:, None])
         if scale != 1.0:
             total *= scale * scale
         return total
@@ -505,11 +511,11 @@ class _BlockSums:
         is_sparse = isinstance(rows, Sparse)
         if _is_few(self.height, rows.shape[1], is_sparse):
             hot = one_hot(codes, self.height, rows)
-            return _scaled_product(hot if weights is None else hot * weights, rows, self.root)
+            return _scaled_product(hot if weights is None else hot * weights, rows, self.scale)
         # The classes that this block has, then zeros for all others.
         present, local = np.unique(_xp.to_host(codes), return_inverse=True)
         host = None if weights is None else _xp.to_host(weights)
-        sums = _sums_by_code(open_source(rows), local, present.shape[0], None, host, self.root)
+        sums = _sums_by_code(open_source(rows), local, present.shape[0], None, host, self.scale)
         return placed(sums, present, self.height)
 
 
@@ -519,13 +525,13 @@ def _sums_by_code(
     height: int,
     shift: Array | None,
     weights: np.ndarray | None,
-    root: float,
+    scale: float,
 ) -> Array:
     """The same for very many codes, from rows in memory."""
     counts = np.bincount(codes, minlength=height)
     if isinstance(source, SparseSource):
-        return _sum_columns(source, codes, counts, weights, root)
-    return _sum_in_class_order(source, codes, counts, shift, weights, root)
+        return _sum_columns(source, codes, counts, weights, scale)
+    return _sum_in_class_order(source, codes, counts, shift, weights, scale)
 
 
 def _row_squares(rows: Array) -> Array:
@@ -549,7 +555,7 @@ def _sum_in_class_order(
     counts: np.ndarray,
     shift: Array | None,
     weights: np.ndarray | None,
-    root: float,
+    scale: float,
 ) -> Array:
     """Class sums without an n × K matrix: rows are gathered class by class.
 
@@ -575,7 +581,7 @@ def _sum_in_class_order(
         marks = one_hot(_xp.from_host(local, source.place), width, rows)
         if weights is not None:
             marks = marks * source.put(np.pad(weights[members], padding))
-        partial_sums.append(_scaled_product(marks, rows, root))
+        partial_sums.append(_scaled_product(marks, rows, scale))
         owners.append(np.arange(first, first + n_classes))
         useful.append(np.arange(height, height + n_classes))
         height += width
@@ -593,7 +599,7 @@ def _sum_columns(
     codes: np.ndarray,
     counts: np.ndarray,
     weights: np.ndarray | None,
-    root: float,
+    scale: float,
 ) -> Array:
     """The same for sparse data with more classes than features: some dense columns at a time."""
     xp, _ = source.place
@@ -601,7 +607,7 @@ def _sum_columns(
     parts = []
     for start in range(0, source.d, width):
         columns = ArraySource(rows.columns(start, width).T)
-        parts.append(_sum_in_class_order(columns, codes, counts, None, weights, root))
+        parts.append(_sum_in_class_order(columns, codes, counts, None, weights, scale))
     return xp.concat(parts, axis=1)
 
 

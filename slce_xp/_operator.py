@@ -200,11 +200,15 @@ class CentroidOperator(ScatterOperator):
 
     def apply_scatter(self, rows: Array) -> Array:
         """V·S_t, (b, d) ↦ (b, d): one pass over X, a sum over its row blocks."""
-        offset = self._moments.offset
-        term = partial(self._scatter_term, rows, (rows @ offset)[:, None])
+        mean = self._mean_left
+        term = partial(self._scatter_term, rows, (rows @ mean)[:, None])
         total, sums = self._source.sum_rows(term, rows.shape[0] + self._shifted_width)
-        total -= sums[:, None] * offset[None, :]
+        total -= sums[:, None] * mean[None, :]
         return total
+
+    def apply(self, rows: Array) -> Array:
+        """V·M, (b, d) ↦ (b, d): one pass over X."""
+        return (2.0 * (rows @ self.between.T)) @ self.between - self.apply_scatter(rows)
 
     def rayleigh(self, vectors: Array) -> tuple[Array, Array]:
         """VᵀMV by the scores X·V, and VᵀS_tV with absolute signs, both (q, q): one pass over X.
@@ -212,8 +216,7 @@ class CentroidOperator(ScatterOperator):
         The former is exact to rounding relative to the latter, however small both are beside M.
         """
         rows = vectors.T
-        centre = self._moments.centre(rows, self._source.is_sparse)
-        term = partial(self._score_term, rows, centre)
+        term = partial(self._score_term, rows, (rows @ self._mean_left)[:, None])
         made = rows.shape[0] * (1 if self._scale is None else 3) + self._shifted_width
         signed, *absolute = self._source.sum_rows(term, made)
         matrix = 2.0 * gram_of(self.between @ vectors) - signed
@@ -266,7 +269,7 @@ class CentroidOperator(ScatterOperator):
     def project_rows(self, rows: Array) -> Array:
         """V·Xᵀ of the centred data, (b, d) ↦ (b, n)."""
         total = self._source.join_rows(partial(self._scores, rows), self._shifted_width)
-        total -= (rows @ self._moments.offset)[:, None]
+        total -= (rows @ self._mean_left)[:, None]
         return self._rooted(total)
 
     def _scores(self, rows: Array, data: Array) -> Array:
@@ -290,6 +293,10 @@ class CentroidOperator(ScatterOperator):
         share = (xp.sqrt(weights) / self._moments.weight)[:, None]
         return self._rooted(member / xp.sqrt(weights)[:, None] - share)
 
+    @cached_property
+    def _mean_left(self) -> Array:
+        return self._moments.mean_left(self._source.is_sparse)
+
     def _rooted(self, rows: Array) -> Array:
         """Rows of values per sample times √w."""
         return rows if self._root is None else rows * self._root
@@ -309,7 +316,7 @@ class CentroidOperator(ScatterOperator):
     @property
     def _shifted_width(self) -> int:
         """Numbers that shifting a row makes."""
-        return 0 if self._moments.shift is None else self.d
+        return 0 if self._moments.shift is None or self._source.is_sparse else self.d
 
     def draw_samples(self, count: int) -> Array:
         """Seeded normal combinations of samples, shape (n, count), without their mean."""

@@ -49,6 +49,7 @@ class ArraySource:
     is_sparse = False
     by_rows = False  # whether only rows can be had, and columns not
     in_memory = True  # whether rows from all over X can be had at once
+    has_room_for_copy = False  # whether memory allows a temporary as large as X
 
     def __init__(
         self,
@@ -381,6 +382,7 @@ def open_source(
     panel_rows: int = 1,
     whole_rows: bool = False,
     kept: np.ndarray | None = None,
+    has_room_for_copy: bool = False,
 ) -> ArraySource:
     """The source for a matrix of any kind.
 
@@ -400,6 +402,8 @@ def open_source(
         Whether chunks of a Dask array must hold whole rows.
     kept : numpy.ndarray of int, optional
         Positions of the rows to read, ascending; all by default.
+    has_room_for_copy : bool
+        Whether memory allows a temporary as large as X.
     """
     if _xp.is_dask(x):
         # By name: Dask is imported only by those who use it.
@@ -416,6 +420,7 @@ def open_source(
     else:
         source = ArraySource(x, dtype, progress, kept)
     source.row_numbers = kept
+    source.has_room_for_copy = has_room_for_copy
     return source
 
 

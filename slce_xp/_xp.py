@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import math
 import traceback
 import warnings
 from collections.abc import Iterator
@@ -507,29 +508,38 @@ class Sparse(Matrix):
         return Sparse(self._matrix * factor, self._transposed)
 
     def gram(
-        self, weights: Array | None, width: int, root: float = 1.0, shift: Array | None = None
+        self, weights: Array | None, width: int, scale: float = 1.0, shift: Array | None = None
     ) -> Array:
-        """ZᵀZ of weighted rows Z = root²·(X − shift), shape (d, d), dense.
+        """ZᵀZ of weighted rows Z = scale·(X − shift), shape (d, d), dense.
 
         Made of `width` of its rows at a time, as products with unit vectors: CuPy's product of two
         sparse matrices is not to be relied on.
         """
         xp, _ = self.place
         parts = []
+        for columns in self._shifted_columns(width, scale, shift):
+            if weights is not None:
+                columns = columns * weights
+            before, after = factors_of(scale)
+            product = columns @ self if scale == 1.0 else ((columns * before) @ self) * after
+            if shift is not None:
+                product -= xp.sum(columns, axis=1)[:, None] * (shift * scale)
+            parts.append(product)
+        return xp.concat(parts, axis=0)
+
+    def sum_squares(self, weights: Array, width: int, scale: float, shift: Array) -> Array:
+        """Σ w ‖z‖² of weighted rows z = scale·(x − shift), shape ()."""
+        xp, _ = self.place
+        columns = self._shifted_columns(width, scale, shift)
+        return sum(xp.sum((part * part) @ weights) for part in columns)
+
+    def _shifted_columns(self, width: int, scale: float, shift: Array | None) -> Iterator[Array]:
+        """All columns of scale·(X − shift), as the rows of dense arrays."""
         for start in range(0, self.shape[1], width):
             columns = self.columns(start, width)
             if shift is not None:
                 columns = columns - shift[start : start + width][:, None]
-            if root != 1.0:
-                columns = columns * (root * root)
-            if weights is not None:
-                columns = columns * weights
-            # One root before and one after the product: neither overflows.
-            product = ((columns * root) @ self) * root if root != 1.0 else columns @ self
-            if shift is not None:
-                product -= xp.sum(columns, axis=1)[:, None] * (shift * (root * root))
-            parts.append(product)
-        return xp.concat(parts, axis=0)
+            yield columns if scale == 1.0 else columns * scale
 
     def columns(self, start: int, width: int) -> Array:
         """Some columns as the rows of a dense array, shape (width or less, n)."""
@@ -604,6 +614,15 @@ def dtype_name(dtype: object) -> str:
     if isinstance(dtype, (type, np.dtype)):  # np.float32 is a class, not a dtype
         return np.dtype(dtype).name
     return str(dtype).rpartition(".")[2]
+
+
+def factors_of(scale: float) -> tuple[float, float]:
+    """Two powers of two with the given product, one to apply before a matrix product, one after.
+
+    Neither overflows where their product would.
+    """
+    exponent = math.frexp(scale)[1] - 1
+    return math.ldexp(1.0, exponent // 2), math.ldexp(1.0, exponent - exponent // 2)
 
 
 def working_dtype(x: Array) -> Any:

@@ -66,6 +66,15 @@ class Resolved(NamedTuple):
         after = Resolved.certain(host[last:], vectors[:, last:])
         return before.followed_by(self).followed_by(after)
 
+    def replaced(self, values: np.ndarray, vectors: Array) -> Resolved:
+        """With other eigenpairs in place of the leading ones."""
+        xp, _ = _xp.place_of(vectors)
+        count = len(values)
+        return self._replace(
+            values=np.concatenate([values, self.values[count:]]),
+            vectors=xp.concat([vectors, self.vectors[:, count:]], axis=1),
+        )
+
     def followed_by(self, other: Resolved) -> Resolved:
         """These, and others after them."""
         xp, _ = _xp.place_of(self.vectors)

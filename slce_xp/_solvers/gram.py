@@ -16,6 +16,10 @@ from slce_xp._xp import Array
 # Eigenvalues of T that the ridge adds no more of itself to are as good as Rayleigh quotients, which
 # cost another pass.
 TRUSTED_GROWTH = 16.0
+# A vector a = Xᵀu is rounded relative to ‖X‖·‖u‖. If that exceeds this bound, or residuals do in
+# multiples of eps·tr S_t, the vectors are refined.
+LONGEST, LARGEST_RESIDUAL = 32.0, 64.0
+MOST_REFINEMENTS = 3
 
 
 def solve(operator: CentroidOperator, request: Request) -> Solution:
@@ -62,8 +66,14 @@ def solve(operator: CentroidOperator, request: Request) -> Solution:
             if not trusted.all():
                 found = resolve(operator, found.vectors, square).or_known(known, trusted)
             if found.bounds()[0] == k:
-                values = _xp.from_host(found.values, operator.place, values.dtype)
-                return Solution(values, found.vectors, (k, k))
+                if trace * float(np.max(growth / known)) <= LONGEST**2:
+                    values = _xp.from_host(found.values, operator.place, values.dtype)
+                    return Solution(values, found.vectors, (k, k))
+                if values.shape[0] < n:
+                    values, weights = _xp.largest_eigenpairs(matrix, n)
+                    images = _Images(operator, factor, values, weights)
+                values, vectors, converged = images.refine(found.vectors, square)
+                return Solution(values, vectors, (k, k), converged=converged)
         del vectors
 
     # Fewer than k are positive beyond rounding. Of those near zero some may be positive yet, most
@@ -92,7 +102,13 @@ def solve(operator: CentroidOperator, request: Request) -> Solution:
     if missing > 0:
         outside = _off_row_space(operator, factor @ factor.T, operator.draw(missing))
         null = xp.concat([null, outside], axis=1) if null.shape[1] else outside
-    return Solution(*leading(operator, k, found.real(), null))
+    found, converged = found.real(), True
+    if found.values.size:
+        count = min(k, found.values.size)
+        refined, vectors, converged = images.refine(found.vectors[:, :count], square)
+        found = found.replaced(_linalg.read(refined)[0], vectors)
+    values, vectors, bounds = leading(operator, k, found, null)
+    return Solution(values, vectors, bounds, converged=converged)
 
 
 class _Images:
@@ -119,6 +135,65 @@ class _Images:
         image = left if self._operator.is_supervised else self._operator.reflect(left)
         growth = xp.sum(image * image, axis=0) / self._safe(part)
         return self._values[part] - ridge * growth, growth
+
+    def refine(self, vectors: Array, square: float) -> tuple[Array, Array, bool]:
+        """Eigenpairs near orthonormal columns, corrected until their residuals are rounding.
+
+        Residuals are measured on X. The correction is that of first order, (θ − M)⁻¹·r, with what
+        T knows of M: its eigenvectors with their eigenvalues, and zero for all other directions.
+
+        Returns
+        -------
+        values : array, shape (q,)
+        vectors : array, shape (d, q)
+        converged : bool
+            Whether the residuals are as small as rounding allows.
+        """
+        xp, _ = self._operator.place
+        rows = vectors.T
+        for trial in range(1 + MOST_REFINEMENTS):
+            image = self._operator.apply(rows)
+            small = rows @ image.T
+            values, rotation = _xp.largest_eigenpairs(0.5 * (small + small.T), rows.shape[0])
+            rows, image = rotation.T @ rows, rotation.T @ image
+            residual = image - values[:, None] * rows
+            host, lengths = _linalg.read_finite(values, xp.linalg.vector_norm(residual, axis=1))
+            converged = bool((lengths <= LARGEST_RESIDUAL * self._eps * square).all())
+            if converged or trial == MOST_REFINEMENTS:
+                break
+            rows = rows + self._correction(residual, host, lengths, square)
+            rows = _linalg.orthonormal(rows.T).T
+        return values, rows.T, converged
+
+    def _correction(
+        self, residual: Array, values: np.ndarray, lengths: np.ndarray, square: float
+    ) -> Array:
+        """(θ − M)⁻¹·r for each row r, but for eigenvalues that θ cannot be told from."""
+        known = _linalg.read(self._values)[0]
+        distance = values[None, :] - known[:, None]
+        tiny = 2.0**13 * self._eps * square
+        apart = (np.abs(distance) > 4.0 * lengths) & (np.abs(known) > tiny)[:, None]
+        # Seen from zero, with which all directions begin: 1 / (θ − μ) = 1 / θ + μ / (θ·(θ − μ)).
+        # If θ is zero itself, only eigenvectors that T knows are corrected for.
+        large = np.abs(values) > tiny
+        reciprocal = np.where(large, 1.0 / np.where(large, values, 1.0), 0.0)
+        share = np.where(large, known[:, None] * reciprocal, 1.0)
+        share = np.where(apart, share / np.where(apart, distance, 1.0), 0.0)
+        inverse = np.where(np.abs(known) > tiny, 1.0 / known, 0.0)[:, None]
+        left = self._factor @ self._weights
+        scores = left.T @ self._operator.reflect(self._operator.project_rows(residual).T)
+        share, inverse, reciprocal = (
+            _xp.from_host(part, self._operator.place, residual.dtype)
+            for part in (share, inverse, reciprocal[:, None])
+        )
+        # Eigenvectors are XᵀDLw / μ; one factor after the other keeps all in range.
+        scores = scores * inverse * share * inverse
+        inside = self._operator.combine_rows(self._operator.reflect(left @ scores).T)
+        return inside + reciprocal * residual
+
+    @property
+    def _eps(self) -> float:
+        return float(np.finfo(_xp.dtype_name(self._values.dtype)).eps)
 
     def _safe(self, part: slice) -> Array:
         """Eigenvalues to divide by: zero is exact if samples without a label count nothing."""

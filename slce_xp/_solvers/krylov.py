@@ -66,9 +66,10 @@ def solve(operator: CentroidOperator, request: Request) -> Solution:
         # What centring subtracts is rounded relative to itself.
         eps = space.eps * (1.0 + math.sqrt(operator.centring / largest))
         rounding = ROUNDING_EPS * eps * largest
+        error = rounding * side.growth(values)
         outside = space.outside(coordinates)
         residuals = side.lengths(space, outside) / norm
-        wanted = values > rounding
+        wanted = values > error
         wanted[request.k :] = False
         history.append(float(residuals[wanted].max(initial=0.0)))
         request.tell(history[-1])
@@ -76,7 +77,7 @@ def solve(operator: CentroidOperator, request: Request) -> Solution:
         full = space.size + request.width > request.max_rows
         last = space.exhausted or len(history) >= request.max_iter or full
         enough = history[-1] <= target
-        count = counter.count(side, space, values, rounding) if enough or last else _Count()
+        count = counter.count(side, space, values, error, rounding) if enough or last else _Count()
         # Once it is proved that too few are positive, a dense form is due.
         hopeless = count.high < request.k and not (request.positive_only or request.fill)
         if (enough and count.proven) or last or hopeless:
@@ -100,7 +101,7 @@ def solve(operator: CentroidOperator, request: Request) -> Solution:
     # Vectors made of samples are the less exact the smaller the value is.
     large = math.sqrt(space.eps) * largest
     inexact = samples and found.size > 0 and found.min() < large
-    near = (values <= rounding) & (values >= -FLOOR * rounding)
+    near = (values <= error) & (values >= -FLOOR * error)
     near &= count.proven and count.low < count.high
     if (inexact or near.any()) and not filled:
         pairs = Resolved.certain(found, vectors)
@@ -169,27 +170,32 @@ class _Counter:
         self._before = -1  # how many were found when this was asked before
 
     def count(
-        self, side: _Features | _Samples, space: KrylovSpace, values: np.ndarray, rounding: float
+        self,
+        side: _Features | _Samples,
+        space: KrylovSpace,
+        values: np.ndarray,
+        error: np.ndarray,
+        rounding: float,
     ) -> _Count:
         k = self._k
-        found = int((values > rounding).sum())
+        found = int((values > error).sum())
         if not self._is_supervised:
             # C is indefinite, and nothing bounds what the space has not seen. Another pass that
             # changes nothing must do.
             again, self._before = found == self._before, found
-            high = int((values >= -FLOOR * rounding).sum()) if space.exhausted else k
+            high = int((values >= -FLOOR * error).sum()) if space.exhausted else k
             whole = space.size >= self._d
             proven = whole or (k <= MOST_RANDOM and (space.exhausted or (found >= k and again)))
             return _Count(min(found, k), max(min(found, k), min(high, k)), proven)
         if found >= k == self._most:
             return _Count(k, k, True)
         floor = FLOOR * rounding
-        near = int((values >= -floor).sum())
+        near = int((values >= -FLOOR * error).sum())
         if space.exhausted:  # it holds all eigenvectors of positive eigenvalues
             return _Count(min(found, k), min(near, k), True)
         most, rows = self._most, None
         for level in self._levels(values, floor):
-            seen = int((values > level).sum())
+            seen = int((values > np.maximum(level, error)).sum())
             above, rows = side.count_above(space, level, rounding, seen)
             if level == floor:
                 most = min(most, max(above, found))
@@ -294,6 +300,10 @@ class _Features:
             above = count(read(rows @ rows.T)[0])
         return above, outside
 
+    def growth(self, values: np.ndarray) -> np.ndarray:
+        """How much more inexact than M each Ritz value is."""
+        return np.ones_like(values)
+
     def lengths(self, space: KrylovSpace, outside: np.ndarray) -> np.ndarray:
         """‖M a − μ a‖ as far as it lies in the pool. An estimate: `vectors` measures it."""
         return np.asarray(np.linalg.norm(outside, axis=1))
@@ -346,6 +356,15 @@ class _Samples:
         solved = _solve_shifted(space.matrix, level + rounding, known)
         matrix = 2.0 * (known.T @ known - level * (known.T @ solved))
         return _count_above_one(matrix, space.eps), space.outside(solved)
+
+    def growth(self, values: np.ndarray) -> np.ndarray:
+        """How much more inexact than M each Ritz value is: the scatter of its scores over itself.
+
+        D·G is not symmetric, and that is the condition of its eigenvalues.
+        """
+        scatter = np.square(self._factor @ self._weights[:, : len(values)]).sum(axis=0)
+        tiny = np.finfo(float).tiny
+        return np.asarray(np.maximum(1.0, scatter / np.maximum(np.abs(values), tiny)))
 
     def lengths(self, space: KrylovSpace, outside: np.ndarray) -> np.ndarray:
         """‖Xᵀr‖ for rows r outside the space, by the length of the last rows that joined it.
