@@ -410,8 +410,9 @@ def _warn_if_useless(n_components: int | str | None, k: int, low: int, high: int
             stacklevel=4,
         )
     elif n_components not in (None, "positive") and low < k:
+        known = "lower" if low == high else "are known to lower"
         warnings.warn(
-            f"n_components={k} was asked for, but only the first {low} lower the loss; "
+            f"n_components={k} was asked for, but only the first {low} {known} the loss; "
             "n_components='positive' keeps those",
             stacklevel=4,
         )

@@ -28,7 +28,7 @@ from slce_xp._xp import Array, Sparse
 # it is subtracted from each block before. The ratio of their squares that is still harmless:
 # for second moments, where it is the loss itself, and for float64 sums, where its root is.
 SAFE_OFFSET_SQUARES = 4.0
-SAFE_OFFSET_SUMS = 1e4
+SAFE_OFFSET_SUMS = 256.0
 SAFE_OFFSET_SPARSE = 64.0
 # From this ratio on, a warning says that digits are lost.
 FAR = {"float32": 1e2, "float64": 1e8}
@@ -354,10 +354,10 @@ def _better_frame(
         scatter = square - centring
     elif moments.rest_square is not None:
         scatter = square
-    else:
-        # One heavy sample is near the mean, whatever the spread of the others is.
-        heaviest = 0.0 if labels.weights is None else float(labels.weights.max())
-        scatter = max(square, frame.spread * (moments.weight - heaviest))
+    elif labels.weights is None:
+        scatter = max(square, frame.spread * moments.weight)
+    else:  # the spread of rows that were probed says nothing if few samples have all the weight
+        scatter = square
     can_shift = not source.is_sparse or math.isfinite(frame.safe)
     if centring > frame.safe * max(scatter, 0.0) and frame.trials < 2 and can_shift:
         return frame._replace(shift=moments.mean, trials=2)

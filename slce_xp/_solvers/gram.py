@@ -107,6 +107,9 @@ def solve(operator: CentroidOperator, request: Request) -> Solution:
         count = min(k, found.values.size)
         refined, vectors, converged = images.refine(found.vectors[:, :count], square)
         found = found.replaced(_linalg.read(refined)[0], vectors)
+    if null.shape[1]:
+        count = min(null.shape[1], max(0, k - found.before_zero))
+        null = images.refine_null(null[:, :count], square)
     values, vectors, bounds = leading(operator, k, found, null)
     return Solution(values, vectors, bounds, converged=converged)
 
@@ -164,6 +167,20 @@ class _Images:
             rows = rows + self._correction(residual, host, lengths, square)
             rows = _linalg.orthonormal(rows.T).T
         return values, rows.T, converged
+
+    def refine_null(self, vectors: Array, square: float) -> Array:
+        """Directions near the null space of M, corrected in the same way for θ = 0."""
+        rows, zero = vectors.T, np.zeros(vectors.shape[1])
+        for _ in range(MOST_REFINEMENTS if rows.shape[0] else 0):
+            residual = self._operator.apply(rows)
+            (lengths,) = _linalg.read_finite(
+                self._operator.place.xp.linalg.vector_norm(residual, axis=1)
+            )
+            if (lengths <= LARGEST_RESIDUAL * self._eps * square).all():
+                break
+            rows = rows + self._correction(residual, zero, lengths, square)
+            rows = _linalg.orthonormal(rows.T).T
+        return rows.T
 
     def _correction(
         self, residual: Array, values: np.ndarray, lengths: np.ndarray, square: float

@@ -77,7 +77,10 @@ def solve(operator: CentroidOperator, request: Request) -> Solution:
         full = space.size + request.width > request.max_rows
         last = space.exhausted or len(history) >= request.max_iter or full
         enough = history[-1] <= target
-        count = counter.count(side, space, values, error, rounding) if enough or last else _Count()
+        count = _Count()
+        if enough or last:
+            late = residuals > target
+            count = counter.count(side, space, values, error, rounding, late, outside)
         # Once it is proved that too few are positive, a dense form is due.
         hopeless = count.high < request.k and not (request.positive_only or request.fill)
         if (enough and count.proven) or last or hopeless:
@@ -98,7 +101,13 @@ def solve(operator: CentroidOperator, request: Request) -> Solution:
         narrow = len(history) >= request.wide_passes and rows.shape[0] > 0
         directions = _span(rows) if narrow else None
     found, residuals, bounds = values[wanted], residuals[wanted], (count.low, count.high)
-    # Vectors made of samples are the less exact the smaller the value is.
+    # Vectors made of samples, a = Xᵀu, are rounded relative to ‖X‖·‖u‖.
+    if samples and found.size and not filled:
+        longest = math.sqrt(largest * float((side.growth(values)[wanted] / found).max()))
+        if eps * largest * longest > request.tol * norm:
+            lengths = _residual_lengths(operator, vectors)
+            residuals = np.maximum(residuals, lengths / norm)
+            worst = max(worst, float(residuals.max()))
     large = math.sqrt(space.eps) * largest
     inexact = samples and found.size > 0 and found.min() < large
     near = (values <= error) & (values >= -FLOOR * error)
@@ -116,8 +125,10 @@ def solve(operator: CentroidOperator, request: Request) -> Solution:
         high = max(high, low) if count.proven and loose <= FLOOR * rounding else count.high
         bounds = min(low, request.k), min(high, request.k)
         found, vectors = pairs.values[: bounds[0]], pairs.vectors[:, : bounds[0]]
-        worst = max(worst, 4.0 * eps)
-        residuals = np.full(bounds[0], worst)
+        residuals = np.full(bounds[0], 4.0 * eps)
+        if bounds[0]:
+            residuals = np.maximum(residuals, _residual_lengths(operator, vectors) / norm)
+        worst = float(residuals.max(initial=worst))
     return Solution(
         eigenvalues=_xp.from_host(found, operator.place, vectors.dtype),
         vectors=vectors,
@@ -127,6 +138,15 @@ def solve(operator: CentroidOperator, request: Request) -> Solution:
         history=tuple(history),
         converged=worst <= request.tol and count.proven and not filled,
     )
+
+
+def _residual_lengths(operator: CentroidOperator, vectors: Array) -> np.ndarray:
+    """‖M a − μ a‖ with the Rayleigh quotient μ of each column a, measured by one pass over X."""
+    xp, _ = operator.place
+    rows = vectors.T
+    image = operator.apply(rows)
+    residual = image - xp.sum(rows * image, axis=1)[:, None] * rows
+    return _lengths(residual)
 
 
 def _orthogonal(vectors: Array, others: Array) -> Array:
@@ -176,6 +196,8 @@ class _Counter:
         values: np.ndarray,
         error: np.ndarray,
         rounding: float,
+        late: np.ndarray,
+        outside: np.ndarray,
     ) -> _Count:
         k = self._k
         found = int((values > error).sum())
@@ -200,8 +222,11 @@ class _Counter:
             if level == floor:
                 most = min(most, max(above, found))
             if above <= seen and seen >= k:
-                return _Count(k, k, True)
-            if above <= seen:
+                # Any of these may turn out to be among the first k, until it has converged.
+                if seen == k or not late[:seen].any():
+                    return _Count(k, k, True)
+                rows = np.concatenate([rows, outside[:seen][late[:seen]]])
+            elif above <= seen:
                 # What is within rounding of zero may be positive, or not.
                 return _Count(min(found, k), min(near, k), True, rows)
         return _Count(min(found, k), min(most, k), False, rows)
