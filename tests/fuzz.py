@@ -945,6 +945,8 @@ class Judge:
         skew = np.abs(A @ A.T - np.eye(k)).max()
         if skew > 100 * self.eps * np.sqrt(d):
             self.fail("orthonormal", f"{skew / self.eps:.1e} eps from it")
+        if self.loses_digits:  # how many depends on the mean, and is not stated
+            return
         error = self.error + self.tol
         allowed = error + self.tiny
         if (np.diff(values) > allowed).any():

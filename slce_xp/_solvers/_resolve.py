@@ -48,6 +48,11 @@ class Resolved(NamedTuple):
         chosen[:count] = np.where(trusted[:count], values[:count], chosen[:count])
         return self._replace(values=chosen)
 
+    def or_inexact(self, lengths: np.ndarray) -> Resolved:
+        """With what residuals say of negative values: an eigenvalue is as near as they are long."""
+        error = np.where(self.values < 0.0, np.maximum(self.error, lengths), self.error)
+        return self._replace(error=error)
+
     def bounds(self) -> tuple[int, int]:
         """The least and the largest possible number of positive eigenvalues."""
         low = int((~self.is_null & (self.values > self.error)).sum())
@@ -137,8 +142,12 @@ def resolve(
     # Columns are inexact by eps over the gap to other eigenvectors, which adds that squared times
     # the gap to the scatter of their scores.
     noise = (level / 8.0) ** 2 / max(square if gap is None else gap, level)
-    is_null = scatters + squares <= count * noise  # all of it may have gone to one of them
-    error = operator.zero_level(1.0) * (np.abs(scatters) + 2.0 * squares) + noise
+    # So are scores, relative to the mean that is subtracted from them.
+    rounding = operator.zero_level(1.0)
+    lost = rounding**2 * operator.centring
+    is_null = scatters + squares <= count * noise + lost  # all may have gone to one of them
+    error = rounding * (np.abs(scatters) + 2.0 * squares) + noise
+    error += lost + 2.0 * np.sqrt(lost * np.abs(scatters))
     return Resolved(host, vectors @ rotation, is_null, error)
 
 

@@ -153,7 +153,7 @@ class _Images:
             Whether the residuals are as small as rounding allows.
         """
         xp, _ = self._operator.place
-        rows = vectors.T
+        rows = _xp.copied(vectors.T)  # contiguous: products of strided rows round differently
         for trial in range(1 + MOST_REFINEMENTS):
             image = self._operator.apply(rows)
             small = rows @ image.T
@@ -170,7 +170,7 @@ class _Images:
 
     def refine_null(self, vectors: Array, square: float) -> Array:
         """Directions near the null space of M, corrected in the same way for θ = 0."""
-        rows, zero = vectors.T, np.zeros(vectors.shape[1])
+        rows, zero = _xp.copied(vectors.T), np.zeros(vectors.shape[1])
         for _ in range(MOST_REFINEMENTS if rows.shape[0] else 0):
             residual = self._operator.apply(rows)
             (lengths,) = _linalg.read_finite(

@@ -113,21 +113,22 @@ def solve(operator: CentroidOperator, request: Request) -> Solution:
     near = (values <= error) & (values >= -FLOOR * error)
     near &= count.proven and count.low < count.high
     if (inexact or near.any()) and not filled:
-        pairs = Resolved.certain(found, vectors)
+        pairs, lost = Resolved.certain(found, vectors), 0
         if inexact:
             pairs = resolve(operator, vectors, largest).or_known(found, found >= large)
         if near.any():
             span = _orthogonal(side.span(space, coordinates, near), vectors)
+            lost = int(near.sum()) - span.shape[1]  # too inexact to be found in X
             pairs = pairs.followed_by(resolve(operator, span, largest, gap=FLOOR * rounding))
         pairs = pairs.real()
-        low, high = pairs.bounds()
-        loose = float(side.lengths(space, outside[near]).max(initial=0.0))
-        high = max(high, low) if count.proven and loose <= FLOOR * rounding else count.high
+        lengths = np.zeros(0)
+        if pairs.values.size:
+            lengths = _residual_lengths(operator, pairs.vectors)
+        low, high = pairs.or_inexact(lengths).bounds()
+        high = max(high + lost, low) if count.proven else max(count.high, low)
         bounds = min(low, request.k), min(high, request.k)
         found, vectors = pairs.values[: bounds[0]], pairs.vectors[:, : bounds[0]]
-        residuals = np.full(bounds[0], 4.0 * eps)
-        if bounds[0]:
-            residuals = np.maximum(residuals, _residual_lengths(operator, vectors) / norm)
+        residuals = np.maximum(lengths[: bounds[0]] / norm, 4.0 * eps)
         worst = float(residuals.max(initial=worst))
     return Solution(
         eigenvalues=_xp.from_host(found, operator.place, vectors.dtype),
@@ -143,7 +144,7 @@ def solve(operator: CentroidOperator, request: Request) -> Solution:
 def _residual_lengths(operator: CentroidOperator, vectors: Array) -> np.ndarray:
     """‖M a − μ a‖ with the Rayleigh quotient μ of each column a, measured by one pass over X."""
     xp, _ = operator.place
-    rows = vectors.T
+    rows = _xp.copied(vectors.T)
     image = operator.apply(rows)
     residual = image - xp.sum(rows * image, axis=1)[:, None] * rows
     return _lengths(residual)

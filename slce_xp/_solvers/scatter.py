@@ -23,7 +23,10 @@ def solve(operator: ScatterOperator, request: Request) -> Solution:
     matrix, trace = operator.take_matrix()
     values, vectors = _xp.largest_eigenpairs(matrix, d if d <= ALL_AT_ONCE else k)
     (square,), host = _linalg.read_finite(xp.reshape(trace, (1,)), values[:k])
-    level = operator.zero_level(float(square))
+    # Sparse rows are not shifted: what centring subtracts is rounded relative to itself.
+    level = operator.zero_level(
+        max(float(square), math.sqrt(max(0.0, float(square)) * operator.centring))
+    )
     if (np.abs(host) > level).all():
         positive = int((host > 0.0).sum())
         return Solution(values[:k], vectors[:, :k], (positive, positive))
