@@ -254,6 +254,7 @@ def _about(moments: Moments, shift: Array) -> Moments:
         rest=None if rest is None else rest - rest_weight * step,
         second=second,
         rest_square=square,
+        centring=0.0,
     )
 
 
