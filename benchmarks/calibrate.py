@@ -1,7 +1,7 @@
 """Measure what the plan's cost model needs: ``python -m benchmarks.calibrate``.
 
-Prints the constants of ``slce_xp/_plan.py`` as this machine has them, and checks the choice that
-they lead to against the forms' own times on shapes around the crossings.
+Prints the constants of ``slce_xp/_planning/plan.py`` as this machine has them, and checks the
+choice that they lead to against the forms' own times on shapes around the crossings.
 """
 
 from __future__ import annotations
@@ -15,9 +15,11 @@ import numpy as np
 from benchmarks.datasets import load
 from benchmarks.problems import DATA_SETS, synthetic
 from benchmarks.timing import environment, interleaved
-from slce_xp import _fit, _labels, _plan, _xp
-from slce_xp._solvers import Request
-from slce_xp._source import ArraySource
+from slce_xp import _backend, _fit
+from slce_xp._data import labels as _labels
+from slce_xp._planning import plan as _plan
+from slce_xp.core.rows import DenseRows
+from slce_xp.core.solution import Request
 
 
 def constants(m: int = 1000) -> dict[str, float]:
@@ -35,7 +37,7 @@ def constants(m: int = 1000) -> dict[str, float]:
         {
             "product": lambda: square @ square,
             "syrk": lambda: tall.T @ tall,
-            "eigh": lambda: _xp.largest_eigenpairs(scatter, 10),
+            "eigh": lambda: _backend.largest_eigenpairs(scatter, 10),
             "factor": lambda: (np.linalg.cholesky(scatter), scatter.T @ scatter),
             "narrow": narrow,
         },
@@ -78,7 +80,9 @@ def widths(X: np.ndarray, y: np.ndarray) -> None:
             request = Request(n_classes - 1, 1e-8, 50, width, wide_passes)
 
             def run(request: Request = request) -> int:
-                return _fit._solve(plan, ArraySource(X), labels, request, seed=0)[1].passes
+                return _fit._solve(plan, DenseRows(X), labels.counted()[0], request, seed=0)[
+                    1
+                ].passes
 
             seconds = interleaved({"krylov": run}, rounds=1)["krylov"]
             cells.append(f"{run():>3} passes {seconds:7.3f} s")
@@ -124,7 +128,7 @@ def by_form(X: np.ndarray, y: np.ndarray, form: str) -> Callable[[], object]:
     problem = _plan.Problem(*X.shape, n_classes, k, X.dtype.name)
     plan = _plan._estimate(form, problem, "auto", _plan.Limits())
     request = Request(k, 1e-8, 50, plan.width, plan.wide_passes)
-    return lambda: _fit._solve(plan, ArraySource(X), labels, request, seed=0)
+    return lambda: _fit._solve(plan, DenseRows(X), labels.counted()[0], request, seed=0)
 
 
 if __name__ == "__main__":

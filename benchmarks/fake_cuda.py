@@ -30,8 +30,12 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
 import slce_xp
-from slce_xp import _linalg, _moments, _plan, _sizes, _xp
-from slce_xp._solvers import _space, krylov
+from slce_xp import _backend
+from slce_xp._backend import transfer
+from slce_xp._planning import plan as _plan
+from slce_xp._planning import sizes as _sizes
+from slce_xp.core import krylov, krylov_space
+from slce_xp.core import moments as _moments
 
 NOT_SEEN = "fake CUDA tensors: exact for tensors, workspace of eigh as LAPACK's, no times"
 GRANULARITY = 512
@@ -116,15 +120,17 @@ FACTORISATIONS = {
 # ---------------------------------------------------------------- the values that are not there
 
 
-def _fake(shape: tuple[int, ...], place: _xp.Place, dtype: Any) -> torch.Tensor:
+def _fake(shape: tuple[int, ...], place: _backend.Place, dtype: Any) -> torch.Tensor:
     return torch.empty(shape, dtype=dtype, device=place.device)
 
 
-def _from_host(values: np.ndarray, place: _xp.Place, dtype: Any = None) -> torch.Tensor:
+def _from_host(values: np.ndarray, place: _backend.Place, dtype: Any = None) -> torch.Tensor:
     return _fake(values.shape, place, dtype or getattr(torch, values.dtype.name))
 
 
-def _draw_normal(seed: int, shape: tuple[int, ...], place: _xp.Place, dtype: Any) -> torch.Tensor:
+def _draw_normal(
+    seed: int, shape: tuple[int, ...], place: _backend.Place, dtype: Any
+) -> torch.Tensor:
     return _fake(shape, place, dtype)
 
 
@@ -135,7 +141,7 @@ def _to_host(x: torch.Tensor) -> np.ndarray:
 @contextlib.contextmanager
 def scripted_reads(form: str, k: int) -> Iterator[None]:
     """Let a fit of k components read made-up values from a device that has none."""
-    read = _linalg.read
+    read = _backend.read
     probe_frame, better_frame = _moments._probe_frame, _moments._better_frame
 
     # What is zero in the squares that are read alone. Class rows are centred, so one depends on
@@ -163,7 +169,7 @@ def scripted_reads(form: str, k: int) -> Iterator[None]:
 
     # Both are called for the room that they take.
     def no_shift(*args: Any) -> Any:
-        return probe_frame(*args)._replace(shift=None, root=1.0)
+        return probe_frame(*args)._replace(shift=None, scale=1.0)
 
     def good_frame(*args: Any) -> float:
         better_frame(*args)
@@ -171,13 +177,15 @@ def scripted_reads(form: str, k: int) -> Iterator[None]:
 
     with contextlib.ExitStack() as patches:
         for module, name, stand_in in [
-            (_xp, "to_host", _to_host),
-            (_xp, "from_host", _from_host),
-            (_xp, "draw_normal", _draw_normal),
-            (_xp, "free_bytes", lambda place: None),
+            (_backend, "to_host", _to_host),
+            (transfer, "to_host", _to_host),
+            (_backend, "from_host", _from_host),
+            (transfer, "from_host", _from_host),
+            (_backend, "draw_normal", _draw_normal),
+            (_backend, "free_bytes", lambda place: None),
             (_moments, "_probe_frame", no_shift),
             (_moments, "_better_frame", good_frame),
-            (_space, "read", scripted_read),
+            (krylov_space, "read", scripted_read),
             (krylov, "read", scripted_read),
         ]:
             patches.enter_context(mock.patch.object(module, name, stand_in))

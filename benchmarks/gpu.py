@@ -22,7 +22,8 @@ from benchmarks.memory import NAMES, available_on_gpu, devices, is_emulated, syn
 from benchmarks.problems import synthetic
 from benchmarks.speed import RESIDUAL, Reference
 from benchmarks.timing import environment, interleaved
-from slce_xp import _plan, _xp
+from slce_xp import _backend
+from slce_xp._planning import plan as _plan
 
 PLACES = {"cupy": ("cupy", None), "torch-cuda": ("torch", "cuda")}
 SIZES = [
@@ -53,7 +54,7 @@ def contenders(
     n_classes = len(np.unique(y))
     runs = {HOST: ours(HOST, host, "auto")}
     for backend in backends:
-        X = _xp.move(host, _xp.find_place(*PLACES[backend]))
+        X = _backend.move(host, _backend.find_place(*PLACES[backend]))
         for solver in ("auto", *_plan.FORMS):
             problem = _plan.Problem(n, d, n_classes, n_classes - 1, host.dtype.name)
             plan = _plan.choose(problem, _plan.Limits(), solver)

@@ -33,8 +33,9 @@ import slce_xp
 from benchmarks.problems import synthetic
 from benchmarks.report import exponent, write_between_markers
 from benchmarks.timing import environment, interleaved, versions
-from slce_xp import _plan, _xp
-from slce_xp._sizes import format_bytes
+from slce_xp import _backend
+from slce_xp._planning import plan as _plan
+from slce_xp._planning.sizes import format_bytes
 
 ON_CPU = ("numpy", "torch", "jax")
 ON_GPU = ("cupy", "torch-cuda")
@@ -195,7 +196,7 @@ def measure_on_cpu(point: Point) -> dict[str, Any]:
     if point.backend == "jax" and point.dtype == "float64":
         importlib.import_module("jax").config.update("jax_enable_x64", True)
     host, y = synthetic(point.n, point.d, point.n_classes, point.dtype)
-    X = _xp.move(host, _xp.find_place(point.backend))
+    X = _backend.move(host, _backend.find_place(point.backend))
     run = contender(point, X, y)
     plan = getattr(run(), "plan", None)  # the run that compiles, loads and is not counted
     seconds: list[float] = []
@@ -217,7 +218,7 @@ def measure_on_gpu(group: list[Point]) -> Iterable[tuple[Point, dict[str, Any]]]
     first = group[0]
     host, y = synthetic(first.n, first.d, first.n_classes, first.dtype)
     backend, device = ("cupy", None) if first.backend == "cupy" else ("torch", "cuda")
-    X = _xp.move(host, _xp.find_place(backend, device))
+    X = _backend.move(host, _backend.find_place(backend, device))
     runs = {point: contender(point, X, y) for point in group}
     found: dict[Point, dict[str, Any]] = {}
     for point, run in runs.items():

@@ -32,7 +32,9 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.utils.validation import check_is_fitted
 
 import slce_xp
-from slce_xp import _labels, _validate, _xp
+from slce_xp import _backend, _parameters
+from slce_xp._data import labels as _labels
+from slce_xp._data import matrix as _matrix
 
 NEIGHBOURS = 5  # of the classifier that the paper judges every embedding by
 
@@ -48,11 +50,11 @@ class _Peer(TransformerMixin, BaseEstimator):
     def _start(self, X: Any, y: Any) -> tuple[Any, _labels.Labels]:
         X = _as_floats(X)
         n, d = X.shape
-        xp, _ = _xp.place_of(X)
+        xp, _ = _backend.place_of(X)
         if not bool(xp.all(xp.isfinite(X))):
             raise ValueError("X must be finite; got NaN or infinity. Impute or remove them first")
         labels = _labels.as_labels(y, n)
-        _validate.as_count(self.n_components, "n_components", 1, min(n - 1, d))
+        _parameters.as_count(self.n_components, "n_components", 1, min(n - 1, d))
         self.classes_ = labels.classes
         self.n_features_in_ = d
         return X, labels
@@ -67,9 +69,9 @@ class _Peer(TransformerMixin, BaseEstimator):
 
 def _as_floats(X: Any) -> Any:
     """X as a matrix of its own library that can be computed with: pixels are often integers."""
-    X = _validate.as_matrix(X)
-    xp, _ = _xp.place_of(X)
-    return xp.astype(X, _xp.working_dtype(X), copy=False)
+    X = _matrix.as_matrix(X)
+    xp, _ = _backend.place_of(X)
+    return xp.astype(X, _backend.working_dtype(X), copy=False)
 
 
 def _standardisation(X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -85,11 +87,11 @@ def _one_hot(codes: np.ndarray, n_classes: int) -> np.ndarray:
 
 def _principal_axes(X: Any, k: int) -> Any:
     """The k directions of largest variance of centred X, shape (d, k), by its smaller side."""
-    xp, _ = _xp.place_of(X)
+    xp, _ = _backend.place_of(X)
     n, d = X.shape
     if d <= n:
-        return _xp.largest_eigenpairs(X.T @ X, k)[1][:, :k]
-    samples = _xp.largest_eigenpairs(X @ X.T, k)[1][:, :k]
+        return _backend.largest_eigenpairs(X.T @ X, k)[1][:, :k]
+    samples = _backend.largest_eigenpairs(X @ X.T, k)[1][:, :k]
     # The columns are orthogonal but for rounding: QR gives them length one.
     return xp.linalg.qr(X.T @ samples)[0]
 
@@ -308,12 +310,12 @@ class HSICSPCA(_Peer):
     def fit(self, X: Any, y: Any) -> HSICSPCA:
         """Fit to samples, shape (n, d), and their labels, shape (n,)."""
         X, labels = self._start(X, y)
-        xp, _ = place = _xp.place_of(X)
+        xp, _ = place = _backend.place_of(X)
         k = self.n_components
         T = self._label_features(labels)
-        T = _xp.from_host(T - T.mean(axis=0), place, X.dtype)
+        T = _backend.from_host(T - T.mean(axis=0), place, X.dtype)
         U, values, _ = xp.linalg.svd(X.T @ T, full_matrices=False)
-        values = _xp.to_host(values)
+        values = _backend.to_host(values)
         eps = float(xp.finfo(X.dtype).eps)
         self.rank_ = min(k, int((values > 100 * eps * values[0]).sum()))
         U = U[:, : self.rank_]
@@ -377,7 +379,7 @@ class _Objective:
 
     def start(self) -> np.ndarray:
         """θ at the principal axes, where λ = 0 has its optimum."""
-        return _xp.largest_eigenpairs(self.scatter, self.k)[1][:, : self.k].ravel()
+        return _backend.largest_eigenpairs(self.scatter, self.k)[1][:, : self.k].ravel()
 
     def basis(self, theta: np.ndarray) -> np.ndarray:
         """An orthonormal basis of the subspace, shape (r, k)."""

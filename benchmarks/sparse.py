@@ -24,7 +24,7 @@ from benchmarks.datasets import load
 from benchmarks.process import in_own_process
 from benchmarks.report import aims_told, largest_angle, write_between_markers
 from benchmarks.timing import environment, interleaved, versions
-from slce_xp._sizes import format_bytes
+from slce_xp._planning.sizes import format_bytes
 
 CELLS = {"n": 1_000_000, "d": 20_000, "n_classes": 20, "density": 0.005}
 QUICK_CELLS = {**CELLS, "n": 20_000}

@@ -28,7 +28,7 @@ from benchmarks.datasets import MissingDataError, load
 from benchmarks.problems import DATA_SETS, SYNTHETIC, synthetic
 from benchmarks.report import exponent, largest_angle, write_between_markers
 from benchmarks.timing import environment, interleaved, versions
-from slce_xp import _xp
+from slce_xp import _backend
 
 RESIDUAL = {"float64": 1e-7, "float32": 1e-4}  # no time for an answer worse than this
 LARGE = 10_000_000  # bytes from which a set counts as large
@@ -117,8 +117,8 @@ class Setting:
 
     def __init__(self, X: np.ndarray, y: np.ndarray, backend: str, device: str | None) -> None:
         self.host, self.y = X, y
-        place = _xp.find_place(backend, device)
-        self.X = _xp.move(X, place)
+        place = _backend.find_place(backend, device)
+        self.X = _backend.move(X, place)
         self.backend = backend
         self.k = min(len(np.unique(y)) - 1, X.shape[1])
         n_pca = min(self.k, *X.shape)

@@ -33,8 +33,8 @@ from benchmarks.process import in_own_process, memory_of
 from benchmarks.report import aims_told, largest_angle, write_between_markers
 from benchmarks.timing import SETTLE_SECONDS, environment, versions
 from slce_xp import _fit
+from slce_xp._planning.sizes import format_bytes
 from slce_xp._progress import Progress
-from slce_xp._sizes import format_bytes
 
 N_CLASSES = 10
 # d, dtype and solvers of the files, as long as --gigabytes says: one for which the plan is

@@ -11,7 +11,7 @@ import typing as _typing
 
 from slce_xp._fit import fit
 from slce_xp._model import ConvergenceWarning, Model, load
-from slce_xp._plan import Plan, plan
+from slce_xp._planning.plan import Plan, plan
 
 if _typing.TYPE_CHECKING:
     from slce_xp._estimator import SLCE

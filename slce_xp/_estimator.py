@@ -14,10 +14,11 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from slce_xp import _fit, _rows, _validate, _xp
-from slce_xp._batches import Statistics, add_up, merge, solve
+from slce_xp import _backend, _fit, _parameters
+from slce_xp._backend import Array
+from slce_xp._data import matrix, row_reader
 from slce_xp._model import Model
-from slce_xp._xp import Array
+from slce_xp._partial import Statistics, add_up, merge, solve
 
 # Other SciPy formats become the first of these.
 _SPARSE = ("csr", "csc", "coo")
@@ -201,7 +202,7 @@ class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  #
             unlabeled_weight=self.unlabeled_weight,
         )
         if self.backend is not None:
-            model = model.to(*_xp.place_of(_validate.as_matrix(X)))
+            model = model.to(*_backend.place_of(matrix.as_matrix(X)))
         for name in ("statistics_", "n_samples_seen_"):
             self.__dict__.pop(name, None)
         return self._adopt(model)
@@ -318,7 +319,7 @@ class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  #
                 "Call partial_fit with more batches"
             )
         model = solve(statistics, self.n_components, _seed(self.random_state))
-        self._adopt(model.to(*_xp.place_of(statistics.home)))
+        self._adopt(model.to(*_backend.place_of(statistics.home)))
         return self.__dict__[name]
 
     def _adopt(self, model: Model) -> SLCE:
@@ -407,15 +408,15 @@ class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  #
         if not hasattr(X, "columns"):
             return validate_data(self, X=X, reset=reset, **options)
         validate_data(self, X=X, reset=reset, skip_check_array=True)  # the names of a frame
-        values = _validate.as_matrix(X)  # or an error that says which column holds no numbers
+        values = matrix.as_matrix(X)  # or an error that says which column holds no numbers
         return check_array(values, input_name="X", estimator=self, **options)
 
     def _check_same_place(self, X: Any, method: str) -> None:
-        if not _xp.is_array(X):
+        if not _backend.is_array(X):
             return  # sparse: left to the model
-        place = _xp.place_of(self.mean_)
+        place = _backend.place_of(self.mean_)
         try:
-            _validate.check_same_place(X, place, "X")
+            _parameters.check_same_place(X, place, "X")
         except ValueError as error:
             # The words of scikit-learn's own estimators, and what to do.
             raise ValueError(
@@ -491,11 +492,13 @@ class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  #
 
 def _is_of_another_library(X: Any) -> bool:
     """Whether scikit-learn would turn `X` into NumPy, or fail to: dense, sparse, or not here."""
-    if _xp.is_dask(X) or (not hasattr(X, "nnz") and not _xp.is_array(X) and _rows.gives_rows(X)):
+    if _backend.is_dask(X) or (
+        not hasattr(X, "nnz") and not _backend.is_array(X) and row_reader.gives_rows(X)
+    ):
         return True
     if isinstance(X, np.ndarray):
-        return _rows.gives_rows(X)
-    if _xp.is_array(X):
+        return row_reader.gives_rows(X)
+    if _backend.is_array(X):
         return True
     return hasattr(X, "nnz") and not type(X).__module__.startswith("scipy.")
 

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from slce_xp import _xp
+from slce_xp import _backend
 
 FORMAT = "slce_xp model"
 VERSION = 2  # 2: a scale, names of features
@@ -90,7 +90,7 @@ def write_rows(
             f"out must be a path that ends in .npy or .zarr, or an array of shape {shape} to write "
             f"into; got {type(out).__name__} of shape {getattr(out, 'shape', None)}"
         )
-    if _xp.is_array(out) and not isinstance(out, np.ndarray):
+    if _backend.is_array(out) and not isinstance(out, np.ndarray):
         raise TypeError(
             f"out must be on the host, such as an array of NumPy, zarr or h5py; got "
             f"{type(out).__name__}. With out=None the embedding stays where the model is"

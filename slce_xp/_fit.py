@@ -10,17 +10,25 @@ from typing import Any
 
 import numpy as np
 
-from slce_xp import _labels, _linalg, _plan, _sizes, _validate, _xp
-from slce_xp._labels import Labels
+from slce_xp import _backend, _parameters
+from slce_xp._backend import Place, Sparse
+from slce_xp._data import matrix as _matrix
+from slce_xp._data.labels import Labels, as_labels
+from slce_xp._data.open import open_rows
+from slce_xp._data.row_reader import RowReader
 from slce_xp._model import ConvergenceWarning, Model
-from slce_xp._moments import class_moments
-from slce_xp._operator import CentroidOperator, ScatterOperator
-from slce_xp._plan import Limits, Plan, Problem
+from slce_xp._planning import plan as _plan
+from slce_xp._planning import sizes
+from slce_xp._planning.plan import Limits, Plan, Problem
 from slce_xp._progress import Bar, Progress
-from slce_xp._rows import RowReader
-from slce_xp._solvers import SOLVERS, Request, Solution
-from slce_xp._source import ArraySource, open_source
-from slce_xp._xp import Place, Sparse
+from slce_xp.core import eigen
+from slce_xp.core.groups import Groups
+from slce_xp.core.moments import class_moments
+from slce_xp.core.operators import CentroidOperator, ScatterOperator
+from slce_xp.core.rows import Rows
+from slce_xp.core.solution import Request, Solution
+from slce_xp.core.solve import SOLVERS
+from slce_xp.core.sums import ONE_HOT_CLASSES
 
 # The largest X of which a copy may be made, to bring extreme units into the range of the dtype.
 COPY_BYTES = 2**28
@@ -153,29 +161,29 @@ def fit(
       loss         96.87 of 2042, 95.3 % removed
       components   all of them lower the loss
     """
-    matrix = _validate.as_matrix(X)
-    _validate.check_sizes(matrix)
+    matrix = _matrix.as_matrix(X)
+    _matrix.check_sizes(matrix)
     n, d = matrix.shape
-    labels = _labels.as_labels(y, n, sample_weight, class_weight, unlabeled, unlabeled_weight)
+    labels = as_labels(y, n, sample_weight, class_weight, unlabeled, unlabeled_weight)
     n_classes = len(labels.classes)
-    labels, kept = labels.without_zero_weights()
-    k = _validate.as_component_count(n_components, n_classes, d, labels.n_unlabeled == 0)
-    seed = _validate.as_seed(random_state)
-    max_iter = _validate.as_count(max_iter, "max_iter", 1)
-    memory = _sizes.parse_bytes(max_memory)
+    groups, kept = labels.counted()
+    k = _parameters.as_component_count(n_components, n_classes, d, groups.is_supervised)
+    seed = _parameters.as_seed(random_state)
+    max_iter = _parameters.as_count(max_iter, "max_iter", 1)
+    memory = sizes.parse_bytes(max_memory)
     _check_solver(solver)
-    place = _validate.find_place(matrix, backend, device)
+    place = _parameters.find_place(matrix, backend, device)
 
     dtype = working_dtype_name(matrix, place)
     matrix, problem, limits, plan = make_plan(
-        matrix, place, Problem(n, d, n_classes, k, dtype, **labels.costs), memory, solver
+        matrix, place, Problem(n, d, n_classes, k, dtype, **costs(groups)), memory, solver
     )
-    tol = _validate.as_tolerance(tol, float(np.finfo(dtype).eps))
+    tol = _parameters.as_tolerance(tol, float(np.finfo(dtype).eps))
     bar = Bar(plan.passes) if progress else Progress()
-    with contextlib.closing(bar), _xp.computing(place):
+    with contextlib.closing(bar), _backend.computing(place):
         if plan.where == _plan.MEMORY:
-            matrix = _xp.move(matrix, place)
-        source = open_planned(matrix, place, plan, bar, kept, limits)
+            matrix = _backend.move(matrix, place)
+        rows = open_planned(matrix, place, plan, bar, kept, limits)
         dense = _dense_plan(problem, limits) if plan.form == "krylov" else None
         # Passes that cost as much as a dense form are better spent on that.
         patience = max_iter
@@ -192,17 +200,17 @@ def fit(
             fill=dense is None,
             tell=bar.residual,
         )
-        operator, solution = _solve(plan, source, labels, request, seed)
+        operator, solution = _solve(plan, rows, groups, request, seed)
         if dense is not None and _needs_dense_form(solution, request, solver, max_iter):
             taken, fewer = solution.passes, solution.eigenvalues.shape[0] < k
             plan = _after(plan, dense, fewer)
-            source = open_planned(matrix, place, plan, bar, kept, limits)
-            operator, solution = _solve(plan, source, labels, request, seed)
+            rows = open_planned(matrix, place, plan, bar, kept, limits)
+            operator, solution = _solve(plan, rows, groups, request, seed)
             solution = dataclasses.replace(solution, passes=taken)
         model = make_model(operator, solution, labels, plan, n_components)
         bar.done()
     _warn_if_unconverged(solution, request)
-    names = _validate.feature_names(X)
+    names = _matrix.feature_names(X)
     return model if names is None else dataclasses.replace(model, feature_names=names)
 
 
@@ -216,7 +224,7 @@ def make_model(
 ) -> Model:
     """The model of a solution, in another dtype if need be; says what is of no use in it."""
     xp, _ = operator.place
-    vectors = _linalg.fix_signs(solution.vectors)
+    vectors = eigen.fix_signs(solution.vectors)
     low, high = solution.n_positive
     _warn_if_useless(n_components, plan.n_components, low, high)
     kept = slice(None, low if n_components == "positive" else plan.n_components)
@@ -229,19 +237,17 @@ def make_model(
     arrays = {name: xp.astype(a, dtype, copy=False) for name, a in arrays.items()}
     exponent = operator.unit_exponent
     eigenvalues, loss = solution.eigenvalues[kept], operator.total_loss()
-    host = _linalg.read(eigenvalues, xp.reshape(loss, (1,)))
+    host = _backend.read(eigenvalues, xp.reshape(loss, (1,)))
     return Model(
         **arrays,
-        eigenvalues=_linalg.in_units(eigenvalues, exponent, dtype, "eigenvalues", host[0]),
-        weights=_linalg.in_units(
-            operator.class_weights, operator.weight_exponent, dtype, "weights"
-        ),
+        eigenvalues=eigen.in_units(eigenvalues, exponent, dtype, "eigenvalues", host[0]),
+        weights=eigen.in_units(operator.class_weights, operator.weight_exponent, dtype, "weights"),
         classes=labels.classes,
-        counts=_xp.from_host(labels.counts, operator.place),
+        counts=_backend.from_host(labels.counts, operator.place),
         n_unlabeled=labels.n_unlabeled,
         n_positive=low,
         n_positive_bounds=(low, high),
-        total_loss=_linalg.scaled_number(host[1][0], exponent, "total_loss"),
+        total_loss=eigen.scaled_number(host[1][0], exponent, "total_loss"),
         plan=plan,
         passes=solution.passes,
         residuals=None if solution.residuals is None else solution.residuals[kept],
@@ -249,31 +255,37 @@ def make_model(
     )
 
 
+def costs(groups: Groups) -> dict[str, Any]:
+    """What a plan has to know of the samples."""
+    return {"weighted": groups.weights is not None, "supervised": groups.is_supervised}
+
+
 def working_dtype_name(matrix: Any, place: Place) -> str:
     """The dtype that X is computed in at a place, found without moving a row of it."""
-    return _xp.dtype_name(ArraySource(_xp.move(_xp.without_rows(matrix), place)).dtype)
+    moved = _backend.move(_backend.without_rows(matrix), place)
+    return _backend.dtype_name(_backend.working_dtype(moved))
 
 
 def make_plan(
     matrix: Any, place: Place, problem: Problem, memory: int | None, solver: str
 ) -> tuple[Any, Problem, Limits, Plan]:
     """The plan for X, and X as it suits the plan: in memory, or to be read in blocks."""
-    limits = Limits(memory, _xp.free_bytes(place))
-    if _xp.is_dask(matrix):
+    limits = Limits(memory, _backend.free_bytes(place))
+    if _backend.is_dask(matrix):
         problem = dataclasses.replace(
             problem, where=_plan.CLUSTER, by_rows=matrix.numblocks[1] == 1
         )
-        if _xp.is_sparse(matrix._meta):  # how full it is nobody knows
+        if _backend.is_sparse(matrix._meta):  # how full it is nobody knows
             problem = dataclasses.replace(problem, stored=problem.n * problem.d)
         return matrix, problem, limits, _plan.choose(problem, limits, solver)
     if not isinstance(matrix, RowReader):
         if isinstance(matrix, Sparse):
             made = _made_of(matrix, problem)
             problem = dataclasses.replace(problem, stored=matrix.stored, made=made)
-        if _xp.place_of(matrix) == place:
+        if _backend.place_of(matrix) == place:
             return matrix, problem, limits, _plan.choose(problem, limits, solver)
         room = limits.room
-        beside = None if room is None else room - _xp.byte_count(matrix)
+        beside = None if room is None else room - _backend.byte_count(matrix)
         try:
             plan = _plan.choose(problem, Limits(memory, beside), solver)
             return matrix, problem, Limits(memory, beside), plan
@@ -296,9 +308,9 @@ def _made_of(matrix: Sparse, problem: Problem) -> int:
     """Bytes of a sparse matrix as it is computed with, as far as that is another than it is."""
     made = matrix.compressing_bytes
     # Blocks are converted one by one, if they can be had and the sums are made of them.
-    by_columns = problem.n_classes >= max(_plan.ONE_HOT_CLASSES + 1, problem.d)
+    by_columns = problem.n_classes >= max(ONE_HOT_CLASSES + 1, problem.d)
     whole = by_columns or not matrix.can_slice
-    if whole and _xp.dtype_name(matrix.dtype) != problem.dtype:
+    if whole and _backend.dtype_name(matrix.dtype) != problem.dtype:
         made += matrix.stored * (problem.itemsize + 8)
     return made
 
@@ -310,10 +322,10 @@ def open_planned(
     progress: Progress,
     kept: np.ndarray | None,
     limits: Limits,
-) -> ArraySource:
+) -> Rows:
     """X as the plan has it, of which some rows are kept: it is in place, or read there."""
     size = plan.n_samples * plan.n_features * _plan.ITEMSIZES[plan.dtype]
-    return open_source(
+    rows = open_rows(
         matrix,
         place=place,
         progress=progress,
@@ -321,16 +333,17 @@ def open_planned(
         panel_rows=plan.panel_rows,
         whole_rows=plan.form == "scatter",
         kept=kept,
-        has_room_for_copy=size <= min(limits.spare(plan), COPY_BYTES),
     )
+    rows.has_room_for_copy = size <= min(limits.spare(plan), COPY_BYTES)
+    return rows
 
 
 def _solve(
-    plan: Plan, source: ArraySource, labels: Labels, request: Request, seed: int
+    plan: Plan, rows: Rows, groups: Groups, request: Request, seed: int
 ) -> tuple[CentroidOperator, Solution]:
-    operator = CentroidOperator(
-        source, labels, class_moments(source, labels, second=plan.form == "scatter"), seed
-    )
+    moments = class_moments(rows, groups, second=plan.form == "scatter")
+    operator = CentroidOperator(rows, groups, moments, seed)
+    del moments  # the operator releases its second moment
     return operator, SOLVERS[plan.form](operator, request)
 
 

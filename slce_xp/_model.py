@@ -11,11 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from slce_xp import _files, _linalg, _validate, _xp
-from slce_xp._plan import Plan
-from slce_xp._rows import RowReader
-from slce_xp._source import ArraySource, open_source
-from slce_xp._xp import Array, Place
+from slce_xp import _backend, _files, _parameters
+from slce_xp._backend import Array, Place
+from slce_xp._data import matrix as _matrix
+from slce_xp._data.open import open_rows
+from slce_xp._data.row_reader import RowReader
+from slce_xp._planning.plan import Plan
+from slce_xp.core import eigen
+from slce_xp.core.rows import BlockRows, Rows
 
 
 class ConvergenceWarning(UserWarning):
@@ -169,7 +172,7 @@ class Model:
         .. math:: \lVert \tilde C - X A A^T \rVert_F^2
             = \operatorname{tr} S_b - \sum_{i \le k} \mu_i
         """
-        return self._loss(_xp.to_host(self.eigenvalues))
+        return self._loss(_backend.to_host(self.eigenvalues))
 
     def _loss(self, eigenvalues: np.ndarray) -> float:
         return self.total_loss - float(eigenvalues.sum(dtype=np.float64))
@@ -232,14 +235,14 @@ class Model:
         n_classes, d = between.shape
         gram = between @ between.T if n_classes <= d else between.T @ between
         k = min(self.n_components, gram.shape[0])
-        values, _ = _xp.largest_eigenpairs(2.0 * gram, k)
+        values, _ = _backend.largest_eigenpairs(2.0 * gram, k)
         rest = xp.zeros(self.n_components - k, dtype=values.dtype, device=device)
         bounds = xp.concat([values[:k], rest])
-        return _linalg.in_units(bounds, 2 * exponent, values.dtype, "eigenvalue_bounds")
+        return eigen.in_units(bounds, 2 * exponent, values.dtype, "eigenvalue_bounds")
 
     def __str__(self) -> str:
         k, positive = self.n_components, self.n_positive
-        eigenvalues = _xp.to_host(self.eigenvalues)
+        eigenvalues = _backend.to_host(self.eigenvalues)
         values = ", ".join(f"{v:.4g}" for v in eigenvalues[:6])
         loss = self._loss(eigenvalues)
         share = 1.0 - loss / self.total_loss if self.total_loss > 0 else 0.0
@@ -251,7 +254,7 @@ class Model:
                 f"  fitted on    {self.n_samples} samples of {len(self.classes)} classes"
                 + (f", {self.n_unlabeled} without a label" if self.n_unlabeled else ""),
                 f"  solved by    {self.solver} form{self._effort()}, {self._place}, "
-                f"{_xp.dtype_name(self.mean.dtype)}",
+                f"{_backend.dtype_name(self.mean.dtype)}",
                 f"  eigenvalues  {values}{', …' * (k > 6)}" if k else "  eigenvalues  none",
                 f"  loss         {loss:.4g} of {self.total_loss:.4g}, {100 * share:.1f} % removed",
                 f"  components   {lower} the loss"
@@ -310,29 +313,30 @@ class Model:
         """
         self._check_names(X)
         source = self._source(X, self.n_features, "X")
-        with _xp.computing(self._place):
-            if _xp.is_dask(X):
+        with _backend.computing(self._place):
+            if _backend.is_dask(X):
                 return self._embed_lazily(source, out)
             made = self.n_components if source.is_sparse else source.d
             embed = self._embedding(source)
+            assert isinstance(source, BlockRows)
             with source.reading(made) as blocks:
                 if out is None:
                     pieces = [embed(rows) for _, rows in blocks]
                     return self._place.xp.concat(pieces, axis=0) if len(pieces) > 1 else pieces[0]
                 shape = (source.n, self.n_components)
-                dtype = np.dtype(_xp.dtype_name(source.dtype))
-                embedded = ((block, _xp.to_host(embed(rows))) for block, rows in blocks)
+                dtype = np.dtype(_backend.dtype_name(source.dtype))
+                embedded = ((block, _backend.to_host(embed(rows))) for block, rows in blocks)
                 return _files.write_rows(out, shape, dtype, embedded)
 
-    def _embed_lazily(self, source: ArraySource, out: Any) -> Any:
+    def _embed_lazily(self, source: Rows, out: Any) -> Any:
         if out is not None:
             raise ValueError(
                 "out must be None for a Dask array, of which a Dask array is made; got "
                 f"{out!r}. Store that: model.transform(X).to_zarr(path)"
             )
-        return self._embedding(source)(source.rows(slice(0, source.n)))
+        return self._embedding(source)(source.whole())
 
-    def _embedding(self, source: ArraySource) -> Callable[[Array], Array]:
+    def _embedding(self, source: Rows) -> Callable[[Array], Array]:
         """What is done with rows of X, in the dtype of their source."""
         xp, _ = self._place
         axes = self.components.T
@@ -372,9 +376,9 @@ class Model:
         if source.is_sparse:
             raise TypeError("Z must be dense, as transform returns it; got a sparse matrix")
         xp, _ = self._place
-        with _xp.computing(self._place):
+        with _backend.computing(self._place):
             axes = self.components if self.scale is None else self.components * self.scale
-            rows = source.rows(slice(0, source.n)) @ xp.astype(axes, source.dtype)
+            rows = source.whole() @ xp.astype(axes, source.dtype)
             rows += xp.astype(self.mean, source.dtype)
             return rows
 
@@ -409,7 +413,7 @@ class Model:
 
     def _check_names(self, X: Any) -> None:
         """A frame with other columns, or in another order, would be embedded wrongly in silence."""
-        names = _validate.feature_names(X)
+        names = _matrix.feature_names(X)
         if names is None or self.feature_names is None or names.shape != self.feature_names.shape:
             return
         differ = np.flatnonzero(names != self.feature_names)
@@ -421,10 +425,10 @@ class Model:
                 "Choose them: X[list(model.feature_names)]"
             )
 
-    def _source(self, X: Any, width: int, name: str) -> ArraySource:
-        matrix = _validate.as_matrix(X, name=name)
+    def _source(self, X: Any, width: int, name: str) -> Rows:
+        matrix = _matrix.as_matrix(X, name=name)
         if not isinstance(matrix, RowReader):  # what is read has no place yet
-            _validate.check_same_place(matrix, self._place, name)
+            _parameters.check_same_place(matrix, self._place, name)
         if matrix.shape[1] != width:
             raise ValueError(
                 f"{name} must have {width} columns, as many as the model's "
@@ -432,16 +436,16 @@ class Model:
             )
         xp, _ = self._place
         dtype = self.mean.dtype  # for integers, too: not the library's default float
-        like = _xp.move(_xp.without_rows(matrix), self._place)
+        like = _backend.move(_backend.without_rows(matrix), self._place)
         if xp.isdtype(like.dtype, "real floating"):
-            dtype = xp.result_type(_xp.working_dtype(like), dtype)
-        return open_source(matrix, dtype, self._place)
+            dtype = xp.result_type(_backend.working_dtype(like), dtype)
+        return open_rows(matrix, dtype, self._place)
 
     # ------------------------------------------------------------ where it lives
 
     @property
     def _place(self) -> Place:
-        return _xp.place_of(self.mean)
+        return _backend.place_of(self.mean)
 
     def to(self, backend: str | ModuleType, device: Any = None) -> Model:
         """Return the model in another array library or on another device.
@@ -464,8 +468,8 @@ class Model:
         >>> model.to("numpy").components
         array([[1.]])
         """
-        place = _xp.find_place(backend, device)
-        moved = {name: _xp.move(array, place) for name, array in self._arrays().items()}
+        place = _backend.find_place(backend, device)
+        moved = {name: _backend.move(array, place) for name, array in self._arrays().items()}
         return dataclasses.replace(self, **moved)
 
     def unscaled(self, scale: Array) -> Model:
@@ -495,19 +499,19 @@ class Model:
         """
         if self.scale is not None:
             raise ValueError("the model has a scale already; unscale the one that was fitted")
-        if not _xp.is_array(scale):
+        if not _backend.is_array(scale):
             raise TypeError(
                 f"scale must be an array; got {type(scale).__name__}. Convert it, as with "
                 "numpy.asarray"
             )
-        _validate.check_same_place(scale, self._place, "scale")
+        _parameters.check_same_place(scale, self._place, "scale")
         if tuple(scale.shape) != (self.n_features,):
             raise ValueError(
                 f"scale must have one number for each of {self.n_features} features; got shape "
                 f"{tuple(scale.shape)}"
             )
         scale = self._place.xp.astype(scale, self.mean.dtype, copy=False)
-        values = _xp.to_host(scale)
+        values = _backend.to_host(scale)
         wrong = np.flatnonzero(~(np.isfinite(values) & (values > 0)))
         if wrong.size:
             raise ValueError(
@@ -547,7 +551,7 @@ class Model:
             "residuals": None if self.residuals is None else [float(r) for r in self.residuals],
             "history": self.history,
         }
-        arrays = {name: _xp.to_host(array) for name, array in self._arrays().items()}
+        arrays = {name: _backend.to_host(array) for name, array in self._arrays().items()}
         if self.feature_names is not None:
             arrays["feature_names"] = self.feature_names
         _files.write(path, facts, {"classes": classes, **arrays})

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from slce_xp import Model, _xp, fit
+from slce_xp import Model, _backend, fit
 
 
 def slce(
@@ -81,12 +81,12 @@ def slce(
     X = _matrix(adata, layer)
     genes = _genes(adata, use_highly_variable)
     if genes is not None:
-        X = X[:, genes] if _xp.is_array(X) or _xp.is_sparse(X) else _Columns(X, genes)
+        X = X[:, genes] if _backend.is_array(X) or _backend.is_sparse(X) else _Columns(X, genes)
 
     model = fit(X, labels, n_components, **fit_options)
     # CuPy's arrays, dense and sparse, have `get`. Any other X is on the host: so be the model.
     model = model if hasattr(X, "get") else model.to("numpy")
-    embedding = _xp.to_host(model.transform(X))
+    embedding = _backend.to_host(model.transform(X))
     model = model.to("numpy")
 
     target = adata.copy() if copy else adata

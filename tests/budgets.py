@@ -12,11 +12,14 @@ import types
 import warnings
 
 import numpy as np
+import pytest
 from conftest import make_backend
+from patching import replace_in_backend
 
 import slce_xp
-from slce_xp import _plan, _xp
-from slce_xp._sizes import format_bytes
+from slce_xp import _backend
+from slce_xp._planning import plan as _plan
+from slce_xp._planning.sizes import format_bytes
 
 PASSES = _plan.TYPICAL_PASSES
 
@@ -106,18 +109,16 @@ def metered(backend):
 
 @contextlib.contextmanager
 def _calls_of_to_host(found, allowed):
-    original = _xp.to_host
+    original = _backend.to_host
 
     def to_host(x):
         found.reads += not isinstance(x, np.ndarray)
         with allowed():
             return original(x)
 
-    _xp.to_host = to_host
-    try:
+    with pytest.MonkeyPatch.context() as patch:
+        replace_in_backend(patch, "to_host", to_host)
         yield
-    finally:
-        _xp.to_host = original
 
 
 @contextlib.contextmanager

@@ -37,8 +37,9 @@ import numpy as np
 import scipy.sparse as sp
 
 import slce_xp
-from slce_xp import _plan, _source
-from slce_xp._solvers import SOLVERS
+from slce_xp._data import file_rows
+from slce_xp._planning import plan as _plan
+from slce_xp.core.solve import SOLVERS
 
 LONG = np.longdouble
 ZERO, EIGENVALUE, MOMENT = 32.0, 64.0, 64.0
@@ -540,7 +541,7 @@ def as_if_large(problem):
         if problem.block_rows is not None:
             size = problem.block_rows * problem.X.shape[1] * problem.X.itemsize
             stack.enter_context(mock.patch.object(_plan, "READ_BLOCK", size))
-            stack.enter_context(mock.patch.object(_source, "READ_BLOCK", size))
+            stack.enter_context(mock.patch.object(file_rows, "READ_BLOCK", size))
             stack.enter_context(mock.patch.object(_plan, "PANEL_BYTES", 2 * size))
         yield
 

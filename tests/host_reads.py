@@ -1,7 +1,7 @@
 """Who reads values of array-api-strict's arrays: on a device every such read is a wait.
 
 array-api-strict lets `float(x)` and its like pass on any of its devices. While `watched` is
-open each of them is located, and those that slce_xp makes other than by `_xp.to_host` are told.
+open each of them is located, and those that slce_xp makes other than by `to_host` are reported.
 """
 
 import contextlib
@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import slce_xp
-from slce_xp import _xp
+from slce_xp._backend import transfer
 
 READS = (
     "__array__",
@@ -64,7 +64,7 @@ def find_culprit(frame, libraries):
         return None
     culprit = f"{frame.f_code.co_filename}:{frame.f_lineno}"
     while frame:  # the one way that values may leave by, and what it calls
-        if (frame.f_code.co_filename, frame.f_code.co_name) == (_xp.__file__, "to_host"):
+        if (frame.f_code.co_filename, frame.f_code.co_name) == (transfer.__file__, "to_host"):
             return None
         frame = frame.f_back
     return culprit

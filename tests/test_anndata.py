@@ -10,7 +10,8 @@ import scipy.sparse as sp
 from conftest import make_backend
 
 import slce_xp
-from slce_xp import _plan, _rows, _source
+from slce_xp._data import file_rows, row_reader
+from slce_xp._planning import plan as _plan
 from slce_xp.anndata import slce
 
 ad = pytest.importorskip("anndata")
@@ -254,7 +255,7 @@ def backed(tmp_path, monkeypatch):
         return opened[-1]
 
     monkeypatch.setattr(_plan, "READ_BLOCK", 20 * 8 * D)
-    monkeypatch.setattr(_source, "READ_BLOCK", 20 * 8 * D)
+    monkeypatch.setattr(file_rows, "READ_BLOCK", 20 * 8 * D)
     yield open_backed
     for adata in opened:
         adata.file.close()
@@ -264,13 +265,13 @@ def backed(tmp_path, monkeypatch):
 def longest(monkeypatch):
     """The most rows that were read at a time."""
     counts = [0]
-    read = _rows.RowReader.read
+    read = row_reader.RowReader.read
 
     def spy(reader, block):
         counts.append(block.stop - block.start)
         return read(reader, block)
 
-    monkeypatch.setattr(_rows.RowReader, "read", spy)
+    monkeypatch.setattr(row_reader.RowReader, "read", spy)
     return lambda: max(counts)
 
 
@@ -315,7 +316,7 @@ def test_genes_that_are_left_out_take_no_memory(backed, monkeypatch):
     adata.var["highly_variable"] = np.arange(d) % 20 == 0
     there = backed(adata)
     monkeypatch.setattr(_plan, "READ_BLOCK", 160_000)  # of 1000 cells
-    monkeypatch.setattr(_source, "READ_BLOCK", 160_000)
+    monkeypatch.setattr(file_rows, "READ_BLOCK", 160_000)
     slce(there)  # what is imported is not counted
     tracemalloc.start()
     try:

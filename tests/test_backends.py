@@ -8,9 +8,10 @@ import numpy as np
 import oracle
 import pytest
 from conftest import make_backend
+from patching import replace_in_backend
 
 import slce_xp
-from slce_xp import _xp
+from slce_xp import _backend
 
 N, D, K = 30, 4, 3
 X, CODES = oracle.blobs(N, D, K, seed=41)
@@ -76,11 +77,11 @@ def test_a_module_names_its_library(module):
 def test_x_is_moved_once(monkeypatch, label, transfers, solver):
     moved = []
 
-    def from_host(values, place, dtype=None, original=_xp.from_host):
+    def from_host(values, place, dtype=None, original=_backend.from_host):
         moved.append(values.size)
         return original(values, place, dtype)
 
-    monkeypatch.setattr(_xp, "from_host", from_host)
+    replace_in_backend(monkeypatch, "from_host", from_host)
     samples, y = oracle.blobs(12, 50, 3, seed=42)  # larger than any label or weight
     with make_backend(label) as there:
         slce_xp.fit(samples, y, backend=there.name, device=there.device, solver=solver)

@@ -307,7 +307,7 @@ def test_a_batch_of_other_features_changes_nothing():
         slce.partial_fit(X[:, :5], Y)
     broken = X.copy()
     broken[7, 3] = np.nan
-    with pytest.raises(ValueError, match="first NaN stands in row 7, column 3"):
+    with pytest.raises(ValueError, match="found NaN at row 7, column 3"):
         slce.partial_fit(broken, Y)
     assert_same(slce, slce_xp.fit(X, Y), 1e-12)
 

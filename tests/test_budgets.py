@@ -11,8 +11,9 @@ import pytest
 from budgets import FIT_READS, SHAPES, USES, fit, metered, samples
 
 import slce_xp
-from slce_xp import _plan, _xp
-from slce_xp._sizes import format_bytes
+from slce_xp import _backend
+from slce_xp._planning import plan as _plan
+from slce_xp._planning.sizes import format_bytes
 
 DEVICES = [
     "torch-device",
@@ -135,7 +136,7 @@ def limit_room(xp, monkeypatch, size):
         before = pool.get_limit()
         pool.set_limit(size=pool.used_bytes() + size)
         return lambda: pool.set_limit(size=before)
-    monkeypatch.setattr(_xp, "free_bytes", lambda place: size)
+    monkeypatch.setattr(_backend, "free_bytes", lambda place: size)
     return lambda: None
 
 
@@ -197,7 +198,7 @@ def test_a_library_that_runs_out_of_memory_is_told_in_our_words(xp, monkeypatch,
     x = xp.array(X)
     before = xp.books.live_bytes if xp.books else 0
     give_back = limit_room(xp, monkeypatch, 300_000)
-    monkeypatch.setattr(_xp, "free_bytes", lambda place: None)  # as if nobody could know
+    monkeypatch.setattr(_backend, "free_bytes", lambda place: None)  # as if nobody could know
     try:
         with pytest.raises(MemoryError, match=r"ran out of memory \(.*use float32") as error:
             fit(x, y, solver)

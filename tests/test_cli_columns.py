@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from slce_xp import _xp
+from slce_xp import _backend
 from slce_xp.cli import columns
 
 pandas = pytest.importorskip("pandas")
@@ -55,7 +55,7 @@ def table():
 def dense(X):
     """All of it, from whatever gives it."""
     X = X[0 : X.shape[0]] if not isinstance(X, np.ndarray) else X
-    return X.toarray() if _xp.is_sparse(X) else X
+    return X.toarray() if _backend.is_sparse(X) else X
 
 
 @pytest.fixture(autouse=True)
@@ -119,7 +119,7 @@ def test_prepared_keeps_kind_and_precision_and_changes_nothing(kind, X):
     found = columns.prepared(given, np.ones(7), np.full(7, 3.0))
     assert found.shape == given.shape
     assert found.dtype == np.float32
-    assert _xp.is_sparse(found) == _xp.is_sparse(given)
+    assert _backend.is_sparse(found) == _backend.is_sparse(given)
     assert (type(found) is np.ndarray) == (type(given) is np.ndarray)
     expected = np.where(np.isnan(X), np.float32(1), X) / np.float32(3)
     np.testing.assert_array_equal(dense(found), expected)

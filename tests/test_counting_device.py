@@ -6,9 +6,10 @@ import os
 import numpy as np
 import oracle
 import pytest
+from patching import replace_in_backend
 
 import slce_xp
-from slce_xp import _xp
+from slce_xp import _backend
 
 torch = pytest.importorskip("torch")
 counting_device = pytest.importorskip("counting_device")
@@ -295,8 +296,8 @@ def test_a_float32_fit_makes_nothing_in_float64(device, solver, n_classes):
 @pytest.mark.parametrize("solver", FORMS)
 def test_only_to_host_waits_for_the_device(device, monkeypatch, solver, n_classes):
     reads = []
-    to_host = _xp.to_host
-    monkeypatch.setattr(_xp, "to_host", lambda x: reads.append(x) or to_host(x))
+    to_host = _backend.to_host
+    replace_in_backend(monkeypatch, "to_host", lambda x: reads.append(x) or to_host(x))
     X, y = oracle.blobs(200, 30, n_classes, seed=1)
     x = device.put(X)
     model = slce_xp.fit(x, y, solver=solver)

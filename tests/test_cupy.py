@@ -6,9 +6,10 @@ import warnings
 import numpy as np
 import oracle
 import pytest
+from patching import replace_in_backend
 
 import slce_xp
-from slce_xp import _xp
+from slce_xp import _backend
 
 pytestmark = [pytest.mark.gpu, pytest.mark.parametrize("xp", ["cupy"], indirect=True)]
 
@@ -36,8 +37,8 @@ def test_every_wait_of_a_fit_is_a_call_of_to_host(xp, emucuda, monkeypatch, solv
     X, y = problem(n_classes)
     x = xp.array(X)
     reads = []
-    to_host = _xp.to_host
-    monkeypatch.setattr(_xp, "to_host", lambda x: reads.append(type(x)) or to_host(x))
+    to_host = _backend.to_host
+    replace_in_backend(monkeypatch, "to_host", lambda x: reads.append(type(x)) or to_host(x))
     with emucuda.measure() as measured:
         slce_xp.fit(x, y, solver=solver)
     assert measured.d2h_count == reads.count(type(x)) > 0

@@ -26,8 +26,9 @@ pytest.importorskip("distributed")
 
 from dask.callbacks import Callback  # noqa: E402
 from dask.distributed import Client, LocalCluster, wait  # noqa: E402
+from patching import replace_in_backend  # noqa: E402
 
-from slce_xp import _dask  # noqa: E402
+from slce_xp._data import dask_rows  # noqa: E402
 
 SOLVERS = ("scatter", "gram", "krylov")
 TALL, WIDE = oracle.blobs(240, 18, 4, seed=61), oracle.blobs(48, 150, 4, seed=62)
@@ -301,7 +302,7 @@ def test_cupy_chunks_stay_on_the_device(xp, monkeypatch, solver, cut, problem):
         assert array.size not in sizes_of_data, "data were read by the host"
         return get(array, *args, **options)
 
-    monkeypatch.setattr(_dask._xp, "to_host", lambda a: watched(a) if hasattr(a, "get") else a)
+    replace_in_backend(monkeypatch, "to_host", lambda a: watched(a) if hasattr(a, "get") else a)
     model = slce_xp.fit(x, y, solver=solver)
     for name in ("components", "eigenvalues", "mean", "centroids", "counts", "weights"):
         assert type(getattr(model, name)) is cupy.ndarray
@@ -413,7 +414,7 @@ def test_the_first_nan_is_located(solver, kind):
     X[123, 17] = np.nan
     x = chunked(X, "both")
     x = x.map_blocks(sp.csr_array) if kind == "sparse" else x
-    with pytest.raises(ValueError, match="first infinity stands in row 123, column 16"):
+    with pytest.raises(ValueError, match="found infinity at row 123, column 16"):
         slce_xp.fit(x, y, solver=solver)
 
 
@@ -603,7 +604,7 @@ def test_what_reaches_the_client_is_smaller_than_a_chunk(monkeypatch, solver, cu
         most.extend(a.size for a in flat if a is not None)
         return results
 
-    monkeypatch.setattr(_dask, "compute", watched)
+    monkeypatch.setattr(dask_rows, "compute", watched)
     slce_xp.fit(x, y, solver=solver)
     rows, columns = (max(c) for c in x.chunks)
     # The rows that are looked at are a chunk's where it has few of them.
@@ -657,7 +658,7 @@ def test_small_chunks_are_joined_before_their_second_moments_are_taken():
     with Graphs() as graphs:
         model = slce_xp.fit(da.from_array(X, chunks=(1, 40)), y, solver="scatter")
     assert_same(model, slce_xp.fit(X, y, solver="scatter"))
-    source = _dask.DaskSource(da.from_array(X, chunks=(1, 40)), whole_rows=True)
+    source = dask_rows.DaskRows(da.from_array(X, chunks=(1, 40)), whole_rows=True)
     assert source._chunks.numblocks == (13, 1)
     assert len(graphs.sizes) == 2
 
@@ -721,7 +722,7 @@ def test_a_worker_that_is_killed_in_the_middle_costs_no_digit(client, monkeypatc
             threading.Timer(0.1, os.kill, (victim, signal.SIGKILL)).start()
         return dask.compute(*lazy)
 
-    monkeypatch.setattr(_dask, "compute", compute)
+    monkeypatch.setattr(dask_rows, "compute", compute)
     with computing_with(client), deadline(60):
         if persisted:
             x = client.persist(x)

@@ -15,7 +15,8 @@ import scipy.sparse as sp
 from conftest import spare_compiling
 
 import slce_xp
-from slce_xp import _files, _source
+from slce_xp import _files
+from slce_xp._data import file_rows
 
 N, D, K = 230, 17, 4
 X, y = oracle.blobs(N, D, K, seed=71)
@@ -37,7 +38,7 @@ def needs_zarr(request):
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):
-    monkeypatch.setattr(_source, "READ_BLOCK", 37 * 8 * D)
+    monkeypatch.setattr(file_rows, "READ_BLOCK", 37 * 8 * D)
 
 
 @pytest.fixture

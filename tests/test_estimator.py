@@ -267,7 +267,7 @@ def test_errors_are_those_of_the_fit():
         SLCE().fit(X, np.zeros(60))
     spoilt = X.copy()
     spoilt[7, 2] = np.nan
-    with pytest.raises(ValueError, match="first NaN stands in row 7, column 2"):
+    with pytest.raises(ValueError, match="found NaN at row 7, column 2"):
         SLCE().fit(spoilt, Y)
     with pytest.raises(ValueError, match=r"y is None.*PCA"):
         SLCE().fit(X, None)

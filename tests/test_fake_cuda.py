@@ -4,8 +4,10 @@ import pytest
 
 pytest.importorskip("torch")
 from benchmarks import fake_cuda
-from slce_xp import _linalg, _moments, _xp
-from slce_xp._solvers import _space, krylov
+from slce_xp import _backend
+from slce_xp._backend import transfer
+from slce_xp.core import krylov, krylov_space
+from slce_xp.core import moments as _moments
 
 
 def test_the_shape_of_pancan_needs_a_fifth_of_x():
@@ -26,7 +28,7 @@ def test_every_form_takes_its_ordinary_course(solver):
 
 
 def test_what_was_replaced_is_put_back():
-    modules = (_xp, _linalg, _moments, _space, krylov)
+    modules = (_backend, transfer, _moments, krylov_space, krylov)
     before = [dict(vars(module)) for module in modules]
     with pytest.raises(ValueError, match="n_components"):
         fake_cuda.measure(600, 400, 4, n_components=401)

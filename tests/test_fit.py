@@ -7,7 +7,7 @@ from conftest import make_backend, spare_compiling
 from sklearn import datasets
 
 import slce_xp
-from slce_xp import _xp
+from slce_xp import _backend
 
 FORMS = ["scatter", "gram", "krylov"]
 EPS32 = float(np.finfo(np.float32).eps)
@@ -226,7 +226,7 @@ def test_a_factor_that_is_not_a_number_is_no_model(xp, monkeypatch):
     # NumPy raises where a matrix is not positive definite; GPU libraries and JAX return NaN, and
     # an eigensolver that makes no end may do so, too.
     x = xp.array(oracle.blobs(40, 50, 3, seed=17)[0])
-    linalg = _xp.place_of(x).xp.linalg
+    linalg = _backend.place_of(x).xp.linalg
     monkeypatch.setattr(linalg, "cholesky", lambda matrix: matrix * float("nan"))
     # NumPy and torch find out by themselves, in their eigensolvers.
     with pytest.raises((ValueError, RuntimeError), match=r"(?i)finite|converge|factor"):

@@ -93,7 +93,7 @@ def test_a_missing_number_is_found(make):
     holed = X[:, 1].astype(object)
     holed[7] = None
     frame = make({"length": X[:, 0], "width": holed.tolist()})
-    with pytest.raises(ValueError, match="first NaN stands in row 7, column 1"):
+    with pytest.raises(ValueError, match="found NaN at row 7, column 1"):
         slce_xp.fit(frame, Y)
 
 

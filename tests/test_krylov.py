@@ -8,13 +8,17 @@ import numpy as np
 import oracle
 import pytest
 from conftest import load_set, make_backend
+from patching import replace_in_backend
 
 import slce_xp
-from slce_xp import _labels, _source, _xp
-from slce_xp._moments import class_moments
-from slce_xp._operator import CentroidOperator
-from slce_xp._solvers import Request, krylov
-from slce_xp._source import ArraySource
+from slce_xp import _backend
+from slce_xp._data import labels as _labels
+from slce_xp.core import krylov
+from slce_xp.core import rows as _rows
+from slce_xp.core.moments import class_moments
+from slce_xp.core.operators import CentroidOperator
+from slce_xp.core.rows import DenseRows
+from slce_xp.core.solution import Request
 
 SIDES = {"features": (700, 500), "samples": (500, 700)}
 EPS = {"float64": 2.3e-16, "float32": 1.2e-7}
@@ -37,8 +41,8 @@ def fit(X, y, n_components="positive", **options):
 
 
 def operator_of(X, y, seed=0):
-    source, labels = ArraySource(X), _labels.as_labels(y, len(X))
-    return CentroidOperator(source, labels, class_moments(source, labels), seed)
+    rows, (groups, _) = DenseRows(X), _labels.as_labels(y, len(X)).counted()
+    return CentroidOperator(rows, groups, class_moments(rows, groups), seed)
 
 
 def true_residuals(X, y, model):
@@ -150,8 +154,8 @@ def test_the_convergence_warning_points_at_the_caller():
 def test_one_host_read_per_pass(monkeypatch, side, label):
     X, y = problem(side)
     reads = []
-    to_host = _xp.to_host
-    monkeypatch.setattr(_xp, "to_host", lambda x: reads.append(x.shape) or to_host(x))
+    to_host = _backend.to_host
+    replace_in_backend(monkeypatch, "to_host", lambda x: reads.append(x.shape) or to_host(x))
     counts = {}
     with make_backend(label) as backend:
         for tol in (1e-2, 1e-4, 1e-8):
@@ -168,8 +172,8 @@ def test_one_host_read_per_pass(monkeypatch, side, label):
 def test_a_pass_is_a_sum_over_blocks(monkeypatch, side, offset):
     X, y = problem(side, offset=offset)
     whole = fit(X, y, tol=1e-12)
-    monkeypatch.setattr(_source, "block_bytes", lambda *size: 64 * 30 * X.itemsize)
-    source = ArraySource(X)
+    monkeypatch.setattr(_rows, "block_bytes", lambda *size: 64 * 30 * X.itemsize)
+    source = DenseRows(X)
     blocks = source.row_blocks(64) if side == "features" else source.column_blocks(64)
     assert len(list(blocks)) > 8
     parts = fit(X, y, tol=1e-12)

@@ -9,7 +9,9 @@ import pytest
 import scipy.sparse as sp
 
 import slce_xp
-from slce_xp import _plan, _source, _xp
+from slce_xp import _backend
+from slce_xp._planning import plan as _plan
+from slce_xp.core import rows as _rows
 
 
 def dense(n, d, n_classes, dtype="float64"):
@@ -138,7 +140,7 @@ def test_integers_with_all_entries_in_a_few_rows():
     full, y = counts(500, 8000, "uint8", density=1.0)
     X = sp.vstack([full, sp.csr_array((30_000, 8000), dtype=np.uint8)], format="csr")
     y = np.concatenate([y, np.full(30_000, 5)])
-    source = _source.SparseSource(_xp.Sparse(X))
+    source = _rows.SparseRows(_backend.Sparse(X))
     most = max(source.rows(block).stored for block in source.row_blocks(1))
     assert 8 * most <= _plan.block_bytes(*X.shape, 8) < 8 * X.nnz
     peak, model = peak_of_fit(X, y, "positive", solver="krylov")
@@ -149,7 +151,7 @@ def test_integers_with_all_entries_in_a_few_rows():
 
 def test_blocks_of_integers_are_all_rows_in_their_order():
     X, _ = counts(3000, 50, "int16")
-    source = _source.SparseSource(_xp.Sparse(X))
+    source = _rows.SparseRows(_backend.Sparse(X))
     for made in (1, 50, 10**9):
         blocks = list(source.row_blocks(made))
         assert [b.start for b in blocks[1:]] == [b.stop for b in blocks[:-1]]
@@ -158,7 +160,7 @@ def test_blocks_of_integers_are_all_rows_in_their_order():
 
 def test_some_rows_of_a_sparse_matrix_are_views():
     X, _ = counts(300, 50, "float64")
-    rows = _xp.Sparse(X).rows(slice(20, 60))
+    rows = _backend.Sparse(X).rows(slice(20, 60))
     values, columns, _ = rows.parts()
     assert np.shares_memory(values, X.data)
     assert np.shares_memory(columns, X.indices)

@@ -14,7 +14,7 @@ import pytest
 from conftest import make_backend, needs_float64
 
 import slce_xp
-from slce_xp import _source
+from slce_xp.core import rows as _rows
 
 N, D, K = 30, 4, 3
 X, CODES = oracle.blobs(N, D, K, seed=31)
@@ -107,7 +107,7 @@ def test_the_wider_of_model_and_samples_decides_the_dtype(xp, dtype, given, in_f
 
 @pytest.mark.parametrize("rows", [1, 7, 8, 9])
 def test_block_boundaries_do_not_show(xp, monkeypatch, rows):
-    monkeypatch.setattr(_source, "block_bytes", lambda *size: 4 * D * 8)
+    monkeypatch.setattr(_rows, "block_bytes", lambda *size: 4 * D * 8)
     model = slce_xp.fit(xp.held(X), CODES).to(xp.name, xp.device)
     Z = xp.numpy(model.transform(xp.array(X[:rows])))
     atol = xp.tolerance(1e-12, TOLERANCE["float32"])
@@ -115,7 +115,7 @@ def test_block_boundaries_do_not_show(xp, monkeypatch, rows):
 
 
 def test_integers_are_embedded_block_by_block(monkeypatch):
-    monkeypatch.setattr(_source, "block_bytes", lambda *size: 4 * D * 4)
+    monkeypatch.setattr(_rows, "block_bytes", lambda *size: 4 * D * 4)
     samples = np.arange(N * D, dtype=np.uint8).reshape(N, D)
     model = slce_xp.fit(X.astype(np.float32), CODES)
     np.testing.assert_allclose(model.transform(samples), embedded(model, samples), rtol=1e-5)

@@ -9,8 +9,9 @@ import scipy.sparse as sp
 from conftest import load_set, needs_float64, spare_compiling
 
 import slce_xp
-from slce_xp import _moments, _plan
-from slce_xp._solvers import krylov
+from slce_xp._planning import plan as _plan
+from slce_xp.core import krylov
+from slce_xp.core import moments as _moments
 
 FORMS = ["scatter", "gram", "krylov"]
 
@@ -354,7 +355,9 @@ def test_auto_gives_up_when_passes_have_cost_as_much_as_a_dense_form(xp):
 def test_squares_of_rows_are_summed_once(solver, monkeypatch):
     X, y = oracle.blobs(60, 30, 3, seed=11)
     calls = []
-    original = _moments._row_squares
-    monkeypatch.setattr(_moments, "_row_squares", lambda rows: calls.append(0) or original(rows))
+    original = _moments._BlockSums._square
+    monkeypatch.setattr(
+        _moments._BlockSums, "_square", lambda *args: calls.append(0) or original(*args)
+    )
     slce_xp.fit(X, np.where(np.arange(60) % 3, y, -1), unlabeled=-1, solver=solver)
     assert len(calls) == 1

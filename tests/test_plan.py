@@ -11,7 +11,9 @@ import pytest
 import scipy.linalg  # noqa: F401 (lest a fit import it where its memory is measured)
 
 import slce_xp
-from slce_xp import _plan, _sizes, _xp
+from slce_xp import _backend
+from slce_xp._planning import plan as _plan
+from slce_xp._planning import sizes as _sizes
 
 # samples, features, classes
 TALL = [(11_000, 256, 10), (70_000, 784, 10), (100_000, 50, 5), (50_000, 500, 5_000), (150, 4, 3)]
@@ -144,7 +146,7 @@ def test_less_memory_steers_to_a_smaller_form(shape):
 @pytest.mark.parametrize("solver", ["auto", "scatter", "gram", "krylov"])
 def test_too_little_memory_is_refused_before_any_work(monkeypatch, solver):
     touched = []
-    monkeypatch.setattr(_xp, "move", lambda x, place: touched.append(x.shape) or x)
+    monkeypatch.setattr(_backend, "move", lambda x, place: touched.append(x.shape) or x)
     X = np.full((300, 200), np.nan)  # a pass over X would complain about that instead
     with pytest.raises(MemoryError, match=r"max_memory must leave room .* got 1 kB\. Raise"):
         slce_xp.fit(X, np.arange(300) % 3, solver=solver, max_memory=1000, backend="numpy")

@@ -9,7 +9,7 @@ import oracle
 import pytest
 
 import slce_xp
-from slce_xp import _plan
+from slce_xp._planning import plan as _plan
 
 tqdm = pytest.importorskip("tqdm")
 # Wider than the start block, so that the matrix-free form takes several passes.

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from conftest import make_backend
 
 import slce_xp
-from slce_xp import _source
+from slce_xp.core import rows as _rows
 
 FORMS = ["scatter", "krylov"]
 KINDS = ["csr_array", "csr_matrix", "csc_array", "csc_matrix", "coo_array", "coo_matrix"]
@@ -43,7 +43,7 @@ def stored_bytes(x):
 @pytest.fixture
 def never_dense(monkeypatch):
     """SciPy's ways to a dense matrix, open to blocks of rows and closed to a whole problem."""
-    monkeypatch.setattr(_source, "block_bytes", lambda *_: 2**12)
+    monkeypatch.setattr(_rows, "block_bytes", lambda *_: 2**12)
     sizes = {frozenset(x.shape) for x, _ in PROBLEMS.values()}
 
     def guarded(way):
@@ -268,9 +268,9 @@ def test_no_rows_to_embed():
 
 
 NOT_FINITE = {
-    "NaN": (np.nan, "NaN stands in row 11, column 2"),
-    "infinity": (np.inf, "infinity stands in row 11, column 2"),
-    "-infinity": (-np.inf, "infinity stands in row 11, column 2"),
+    "NaN": (np.nan, "NaN at row 11, column 2"),
+    "infinity": (np.inf, "infinity at row 11, column 2"),
+    "-infinity": (-np.inf, "infinity at row 11, column 2"),
 }
 
 
@@ -419,7 +419,7 @@ def test_torch_embeds(torch_csr, monkeypatch):
 def test_torch_locates_what_is_not_finite(torch_csr):
     bad = X.copy()
     bad[11, 2] = np.nan
-    with pytest.raises(ValueError, match=r"^X must be finite; the first NaN stands in row 11, col"):
+    with pytest.raises(ValueError, match=r"^X must be finite; found NaN at row 11, col"):
         slce_xp.fit(torch_csr(bad), labels)
 
 
@@ -483,7 +483,7 @@ def test_cupy_locates_what_is_not_finite(xp, cupy_sparse, kind):
     bad = X.copy()
     bad[11, 2] = np.nan
     x = getattr(cupy_sparse, kind)(cupy_sparse.csr_matrix(xp.array(bad)))
-    with pytest.raises(ValueError, match=r"^X must be finite; the first NaN stands in row 11, col"):
+    with pytest.raises(ValueError, match=r"^X must be finite; found NaN at row 11, col"):
         slce_xp.fit(x, labels)
 
 

@@ -16,7 +16,10 @@ from conftest import LABELS, load_set, make_backend, spare_all_compiling, spare_
 from test_budgets import limit_room
 
 import slce_xp
-from slce_xp import _operator, _plan, _rows, _source
+from slce_xp._data import file_rows, row_reader
+from slce_xp._planning import plan as _plan
+from slce_xp.core import operators as _operator
+from slce_xp.core import rows as _rows
 
 FORMS = ["scatter", "gram", "krylov"]
 READER = "slce_xp-reader"
@@ -64,7 +67,7 @@ def blocks_of(monkeypatch):
 
     def limit(rows, row_bytes):
         monkeypatch.setattr(_plan, "READ_BLOCK", rows * row_bytes)
-        monkeypatch.setattr(_source, "READ_BLOCK", rows * row_bytes)
+        monkeypatch.setattr(file_rows, "READ_BLOCK", rows * row_bytes)
         monkeypatch.setattr(_plan, "PANEL_BYTES", 2 * rows * row_bytes)
 
     return limit
@@ -363,11 +366,11 @@ def test_a_memmap_that_is_written_to_is_read_as_it_is(blocks_of, tmp_path):
 def test_blocks_end_where_chunks_do(blocks_of, tmp_path):
     blocks_of(60, 8 * D)
     opened = []
-    read = _rows.RowReader.read
+    read = row_reader.RowReader.read
     for given, chunk in [(as_hdf5_in_chunks, 23), (as_zarr, 31)]:
         rows = given(X, tmp_path / given.__name__)
         with pytest.MonkeyPatch.context() as spy:
-            spy.setattr(_rows.RowReader, "read", lambda r, b: opened.append(b) or read(r, b))
+            spy.setattr(row_reader.RowReader, "read", lambda r, b: opened.append(b) or read(r, b))
             slce_xp.fit(rows, y, solver="scatter")
         step = 60 // chunk * chunk
         blocks = [slice(i, min(i + step, N)) for i in range(0, N, step)]
@@ -485,7 +488,7 @@ def test_the_next_block_is_read_while_this_one_is_worked_on(monkeypatch, blocks_
                 news.notify_all()
         return rows
 
-    read = _source.StreamSource._read
+    read = file_rows.FileRows._read
 
     def slow(source, blocks):
         before = len(ended)
@@ -497,7 +500,7 @@ def test_the_next_block_is_read_while_this_one_is_worked_on(monkeypatch, blocks_
                 ahead.append(len(ended) - before - count)
             yield item
 
-    monkeypatch.setattr(_source.StreamSource, "_read", slow)
+    monkeypatch.setattr(file_rows.FileRows, "_read", slow)
     blocks_of(37, 8 * D)
     model = slce_xp.fit(Rows(X, make), y, solver=solver)
     assert_same(model, slce_xp.fit(X, y, solver=solver), 1e-8)
@@ -546,7 +549,7 @@ def test_sparse_host_data_larger_than_the_device_stream_through_it(xp, monkeypat
         pytest.skip("there is no device to go to")
     values, labels = sparse_counts(3000, 200, 4)
     whole = sp.csr_array(values)
-    monkeypatch.setattr(_plan, "LEAST_BLOCK", 2**14)  # of what is made beside a block
+    monkeypatch.setattr(_rows, "LEAST_BLOCK", 2**14)  # of what is made beside a block
     monkeypatch.setattr(_plan, "WIDE_WIDTH", 4)
     size = whole.data.nbytes + whole.indices.nbytes + whole.indptr.nbytes
     give_back = limit_room(xp, monkeypatch, size // 2)
@@ -622,7 +625,7 @@ def test_transform_holds_a_few_blocks_and_the_embedding(monkeypatch, tmp_path):
     values = rng.standard_normal((20_000, 100), dtype=np.float32)
     rows = as_npy(values, tmp_path / "X.npy")
     model = slce_xp.fit(values[:50], np.arange(50) % 3)
-    monkeypatch.setattr(_source, "READ_BLOCK", 200_000)
+    monkeypatch.setattr(file_rows, "READ_BLOCK", 200_000)
     model.transform(rows[:10], tmp_path / "few.npy")
     peak, _ = peak_of(lambda: model.transform(rows, tmp_path / "Z.npy"))
     assert peak <= 6 * 200_000
@@ -640,7 +643,7 @@ def test_what_is_not_finite_is_found(blocks_of, solver, value):
     values[201, 11] = values[201, 15] = values[220, 2] = value
     blocks_of(37, 8 * D)
     kind = "NaN" if np.isnan(value) else "infinity"
-    message = f"the first {kind} stands in row 201, column 11"
+    message = f"found {kind} at row 201, column 11"
     with pytest.raises(ValueError, match=message):
         slce_xp.fit(Rows(values), y, solver=solver)
     if solver != "gram":
@@ -653,7 +656,7 @@ def test_what_is_not_finite_is_found_on_every_backend(xp, blocks_of):
     values = xp.held(X).copy()
     values[77, 3] = np.nan
     blocks_of(37, values.itemsize * D)
-    with pytest.raises(ValueError, match="the first NaN stands in row 77, column 3"):
+    with pytest.raises(ValueError, match="found NaN at row 77, column 3"):
         fit_there(xp, Rows(values), y)
 
 
@@ -769,8 +772,9 @@ INTERRUPTED = """
 import signal, sys, threading, time
 signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell may have turned off
 import numpy as np, slce_xp
-from slce_xp import _plan, _source
-_plan.READ_BLOCK = _source.READ_BLOCK = 37 * 8 * 17
+from slce_xp._planning import plan as _plan
+from slce_xp._data import file_rows
+_plan.READ_BLOCK = file_rows.READ_BLOCK = 37 * 8 * 17
 X = np.load(sys.argv[1])
 class Slow:
     shape, dtype, read = X.shape, X.dtype, 0
@@ -903,13 +907,13 @@ class ReusedRows(Rows):
 
 def slow_down(monkeypatch):
     """Let the next block be read before anything is done with this one."""
-    put = _source.StreamSource._put
+    put = file_rows.FileRows._put
 
     def late(self, rows):
         time.sleep(0.005)
         return put(self, rows)
 
-    monkeypatch.setattr(_source.StreamSource, "_put", late)
+    monkeypatch.setattr(file_rows.FileRows, "_put", late)
 
 
 @pytest.mark.parametrize("owned", [True, False], ids=["the buffer", "a part of it"])
@@ -973,23 +977,23 @@ def _to_numpy(x):
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_rows_of_an_array_in_memory_are_not_copied(order):
     values = np.array(X, order=order)
-    assert np.shares_memory(_rows.RowReader(values).read(slice(3, 9)), values)
+    assert np.shares_memory(row_reader.RowReader(values).read(slice(3, 9)), values)
 
 
 @pytest.mark.parametrize("given", ["h5py", "zarr", "memmap", "array"])
 def test_rows_of_known_kinds_are_not_copied(tmp_path, given):
     if given == "memmap":
-        assert not _rows.RowReader(as_npy(X, tmp_path / "X.npy")).copies
+        assert not row_reader.RowReader(as_npy(X, tmp_path / "X.npy")).copies
     elif given == "array":
-        assert not _rows.RowReader(X).copies
+        assert not row_reader.RowReader(X).copies
     elif given == "h5py":
         h5py = pytest.importorskip("h5py")
         with h5py.File(tmp_path / "X.h5", "w") as file:
-            assert not _rows.RowReader(file.create_dataset("X", data=X)).copies
+            assert not row_reader.RowReader(file.create_dataset("X", data=X)).copies
     else:
         zarr = pytest.importorskip("zarr")
         data = zarr.create_array(store=str(tmp_path / "X.zarr"), data=X)
-        assert not _rows.RowReader(data).copies
+        assert not row_reader.RowReader(data).copies
 
 
 @pytest.mark.parametrize("solver", FORMS)

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 import slce_xp
-from slce_xp import _source
+from slce_xp.core import rows as _rows
 
 pl = pytest.importorskip("polars", reason="labels and tables of Polars are tested here, too")
 
@@ -80,12 +80,12 @@ BAD_OBJECTS = {
     "missing in a nullable column": (
         frame(b=pd.array([1.5] * 6 + [pd.NA] * (N - 6), dtype="Float64")),
         ValueError,
-        "finite; the first NaN stands in row 6, column 1",
+        "finite; found NaN at row 6, column 1",
     ),
     "missing in a polars column": (
         pl.DataFrame({"a": [1] * N, "b": [1.5] * 6 + [None] * (N - 6)}),
         ValueError,
-        "finite; the first NaN stands in row 6, column 1",
+        "finite; found NaN at row 6, column 1",
     ),
 }
 
@@ -98,13 +98,13 @@ def test_what_is_no_matrix_of_numbers_is_refused(case):
 
 
 NOT_FINITE = {
-    "NaN in the first row": ([(0, 0, np.nan)], "NaN stands in row 0, column 0"),
-    "NaN in the last row": ([(29, 3, np.nan)], "NaN stands in row 29, column 3"),
-    "infinity": ([(11, 2, np.inf), (11, 3, np.nan)], "infinity stands in row 11, column 2"),
-    "-infinity": ([(11, 2, -np.inf), (29, 0, np.inf)], "infinity stands in row 11, column 2"),
+    "NaN in the first row": ([(0, 0, np.nan)], "NaN at row 0, column 0"),
+    "NaN in the last row": ([(29, 3, np.nan)], "NaN at row 29, column 3"),
+    "infinity": ([(11, 2, np.inf), (11, 3, np.nan)], "infinity at row 11, column 2"),
+    "-infinity": ([(11, 2, -np.inf), (29, 0, np.inf)], "infinity at row 11, column 2"),
     "infinities that cancel": (
         [(17, 1, np.inf), (18, 1, -np.inf)],
-        "infinity stands in row 17, column 1",
+        "infinity at row 17, column 1",
     ),
 }
 
@@ -112,7 +112,7 @@ NOT_FINITE = {
 @pytest.mark.parametrize("rows_per_block", [5, N])
 @pytest.mark.parametrize("case", NOT_FINITE)
 def test_the_first_number_that_is_not_finite_is_located(xp, monkeypatch, case, rows_per_block):
-    monkeypatch.setattr(_source, "block_bytes", lambda *size: rows_per_block * D * X.itemsize)
+    monkeypatch.setattr(_rows, "block_bytes", lambda *size: rows_per_block * D * X.itemsize)
     entries, where = NOT_FINITE[case]
     bad = X.copy()
     for row, column, value in entries:
@@ -125,7 +125,7 @@ def test_the_first_number_that_is_not_finite_is_located(xp, monkeypatch, case, r
 def test_numbers_that_are_not_finite_are_found_among_many_classes(solver):
     bad, y = oracle.blobs(200, 5, 100, seed=22)
     bad[140, 4] = np.nan
-    with pytest.raises(ValueError, match="first NaN stands in row 140, column 4"):
+    with pytest.raises(ValueError, match="found NaN at row 140, column 4"):
         slce_xp.fit(bad, y, solver=solver)
 
 

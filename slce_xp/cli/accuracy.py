@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import slce_xp
-from slce_xp import _xp
+from slce_xp import _backend
 from slce_xp.cli import columns
 
 NEIGHBOURS = 5
@@ -91,7 +91,7 @@ def _pca(seen: Any, y: np.ndarray, unseen: Any, k: int, how: dict[str, Any]) -> 
     from sklearn.decomposition import PCA
 
     most = min(seen.shape)
-    if _xp.is_sparse(seen):  # its solver for these finds all but one at the most
+    if _backend.is_sparse(seen):  # its solver for these finds all but one at the most
         pca = PCA(min(k, most - 1), svd_solver="arpack", random_state=0)
     else:
         pca = PCA(min(k, most), random_state=0)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from slce_xp import _xp
+from slce_xp import _backend
 
 _BLOCK_BYTES = 2**24
 
@@ -70,7 +70,7 @@ def prepared(X: Any, fill: np.ndarray | None = None, scale: np.ndarray | None = 
     """
     if fill is None and scale is None:
         return X
-    if _xp.is_sparse(X):
+    if _backend.is_sparse(X):
         values = _ready(X.data, X.indices, fill, scale)
         return type(X)((values, X.indices, X.indptr), shape=X.shape)
     if type(X) is np.ndarray:
@@ -82,7 +82,9 @@ def only(X: Any, columns: np.ndarray | None) -> Any:
     """Some columns of X, by position and in this order; all of them for None."""
     if columns is None:
         return X
-    return X[:, columns] if _xp.is_sparse(X) or type(X) is np.ndarray else _ChosenRows(X, columns)
+    return (
+        X[:, columns] if _backend.is_sparse(X) or type(X) is np.ndarray else _ChosenRows(X, columns)
+    )
 
 
 def spread(std: np.ndarray) -> np.ndarray:
@@ -108,7 +110,7 @@ class _PreparedRows(_Rows):
 
     def __getitem__(self, rows: slice) -> Any:
         block = self._rows[rows]
-        return prepared(block if _xp.is_sparse(block) else np.asarray(block), *self._change)
+        return prepared(block if _backend.is_sparse(block) else np.asarray(block), *self._change)
 
 
 class _ChosenRows(_Rows):
@@ -140,11 +142,11 @@ def _ready(
 def _blocks(X: Any) -> Iterator[Any]:
     n, d = X.shape
     rows = max(1, _BLOCK_BYTES // max(1, 8 * d))
-    if _xp.is_sparse(X):
+    if _backend.is_sparse(X):
         rows = n or 1  # its sums make nothing larger than its values
     for start in range(0, n, rows):
         block = X[start : start + rows]
-        if _xp.is_sparse(block):
+        if _backend.is_sparse(block):
             if not block.has_canonical_format:  # an entry may be stored as a sum of several
                 block = block.copy()
                 block.sum_duplicates()
@@ -158,7 +160,7 @@ def _present_sums(block: Any, term: Any, centre: np.ndarray | None = None) -> tu
     n, d = block.shape
     if centre is None:
         centre = np.zeros(d)
-    if not _xp.is_sparse(block):
+    if not _backend.is_sparse(block):
         there = ~np.isnan(block)
         return there.sum(axis=0), np.where(there, term(block.astype(float), centre), 0.0).sum(0)
     there = ~np.isnan(block.data)

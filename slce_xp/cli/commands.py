@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 import slce_xp
-from slce_xp import _xp
+from slce_xp import _backend
 from slce_xp.cli import columns, outputs
 from slce_xp.cli.outputs import Outputs
 from slce_xp.cli.reading import read
@@ -36,7 +36,7 @@ def _fit(arguments: argparse.Namespace) -> None:
     ):
         files.check(option, kinds)
     if arguments.backend or arguments.device:
-        _xp.find_place(arguments.backend or "numpy", arguments.device)  # before any work
+        _backend.find_place(arguments.backend or "numpy", arguments.device)  # before any work
     step = _steps()
     table = _read(arguments, step, tuple(arguments.drop))
     table, unlabeled = _labelled(table, arguments)

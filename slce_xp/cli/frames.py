@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from slce_xp._labels import label_values
+from slce_xp._data.labels import label_values
 from slce_xp.cli.table import (
     Chosen,
     Table,

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 import numpy as np
 
 import slce_xp
-from slce_xp import _sizes, _xp
+from slce_xp import _backend
+from slce_xp._planning import sizes
 from slce_xp.cli.table import machine_memory
 
 _LIBRARIES = (
@@ -27,7 +28,7 @@ def lines() -> Iterator[str]:
     yield f"Python     {platform.python_version()}"
     yield f"system     {platform.platform()}"
     memory = machine_memory()
-    known = _sizes.format_bytes(memory) if memory else "unknown amount"
+    known = sizes.format_bytes(memory) if memory else "unknown amount"
     yield f"machine    {os.cpu_count()} cores, {known} of memory"
     versions = {name: _version(name) for name in _LIBRARIES}
     yield f"libraries  {', '.join(f'{name} {v}' for name, v in versions.items() if v)}"
@@ -35,8 +36,8 @@ def lines() -> Iterator[str]:
     yield f"BLAS       {_blas()}"
     set_here = [f"{name}={os.environ[name]}" for name in _THREADS if name in os.environ]
     yield f"threads    {', '.join(set_here) or 'as the libraries choose'}"
-    for name in _xp.BACKENDS:
-        yield f"backend    {name}: {_xp.describe_backend(name)}"
+    for name in _backend.BACKENDS:
+        yield f"backend    {name}: {_backend.describe_backend(name)}"
 
 
 def _version(name: str) -> str:

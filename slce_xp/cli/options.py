@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import slce_xp
-from slce_xp import _sizes
+from slce_xp._planning import sizes
 
 
 class _Parser(argparse.ArgumentParser):
@@ -261,6 +261,6 @@ def _number(text: str, least: int, other: str = "") -> int:
 
 def _size(text: str) -> int | None:
     try:
-        return _sizes.parse_bytes(text, "it")
+        return sizes.parse_bytes(text, "it")
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None

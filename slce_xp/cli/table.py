@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from slce_xp import _xp
-from slce_xp._labels import array_of
+from slce_xp import _backend
+from slce_xp._data.labels import array_of
 
 
 class TableError(ValueError):
@@ -79,7 +79,7 @@ class Table:
     @property
     def in_memory(self) -> bool:
         """Whether X is here, and not read when it is needed."""
-        return type(self.X) is np.ndarray or _xp.is_sparse(self.X)
+        return type(self.X) is np.ndarray or _backend.is_sparse(self.X)
 
     @property
     def is_labelled(self) -> np.ndarray:

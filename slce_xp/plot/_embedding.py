@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from slce_xp import _xp
+from slce_xp import _backend
 from slce_xp.plot._axes import check_projection, inches, new_axes
 from slce_xp.plot._given import as_components, as_model, as_points, embed
 from slce_xp.plot._looks import (
@@ -80,7 +80,7 @@ def embedding(
         components=components,
         ax=ax,
     )
-    eigenvalues = _xp.to_host(model.eigenvalues)
+    eigenvalues = _backend.to_host(model.eigenvalues)
     chosen = as_components(components, model.n_components)
     short = [True] * 3 if len(chosen) == 3 else inches(ax) < 3
     for letter, i, two_lines in zip("xyz", chosen, short, strict=False):

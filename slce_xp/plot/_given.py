@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from slce_xp import Model, _xp
-from slce_xp._validate import as_matrix
+from slce_xp import Model, _backend
+from slce_xp._data.matrix import as_matrix
 from slce_xp.plot._looks import short
 
 
@@ -35,15 +35,15 @@ def embed(model: Model, X: Any) -> np.ndarray:
 
 
 def _on_host(Z: Any) -> np.ndarray:
-    return _xp.to_host(Z.compute() if _xp.is_dask(Z) else Z)
+    return _backend.to_host(Z.compute() if _backend.is_dask(Z) else Z)
 
 
 def as_points(Z: Any, name: str, width: int | None = None) -> np.ndarray:
     """An embedding on the host, in double precision."""
     matrix = as_matrix(Z, name=name)
-    if isinstance(matrix, _xp.Sparse):
+    if isinstance(matrix, _backend.Sparse):
         raise TypeError(f"{name} must be dense, as transform returns it; got a sparse matrix")
-    if not _xp.is_array(matrix) and not _xp.is_dask(matrix):  # a file that is read
+    if not _backend.is_array(matrix) and not _backend.is_dask(matrix):  # a file that is read
         matrix = np.asarray(Z[:])
     values = _on_host(matrix).astype(np.float64)
     if width is not None and values.shape[1] != width:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from slce_xp._labels import Labels, as_labels
+from slce_xp._data.labels import Labels, as_labels
 
 # Okabe and Ito's colours without their pale yellow, and three darker ones: any two of them differ
 # to readers of every kind of colour vision. Grey is kept for what has no class.

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from slce_xp import _xp
-from slce_xp._validate import as_count
+from slce_xp import _backend
+from slce_xp._parameters import as_count
 from slce_xp.plot._axes import new_axes, new_grid
 from slce_xp.plot._given import as_components, as_model, feature_names
 from slce_xp.plot._looks import COLOURS, DARK_GREY, GREY, title
@@ -43,12 +43,12 @@ def spectrum(model: Any, ax: Axes | None = None) -> Axes:
     """
     model = as_model(model)
     ax = new_axes(2) if ax is None else ax
-    values = _xp.to_host(model.eigenvalues)
+    values = _backend.to_host(model.eigenvalues)
     place = np.arange(1, len(values) + 1)
     size = float(np.clip(80 / len(values), 2, 6))
     ax.axhline(0, color=GREY, linewidth=1, zorder=1)
     if not model.n_unlabeled:
-        bounds = _xp.to_host(model.eigenvalue_bounds)
+        bounds = _backend.to_host(model.eigenvalue_bounds)
         ax.plot(place, bounds, "--s", color=COLOURS[1], ms=0.7 * size, label="bound: $2\\,S_b$")
     ax.plot(place, values, color=COLOURS[0], linewidth=0.8, zorder=2.5)
     useful = slice(0, model.n_positive)
@@ -88,7 +88,7 @@ def loss(model: Any, ax: Axes | None = None) -> Axes:
     """
     model = as_model(model)
     ax = new_axes(2) if ax is None else ax
-    curve = np.append(model.total_loss, _xp.to_host(model.loss_curve))
+    curve = np.append(model.total_loss, _backend.to_host(model.loss_curve))
     best = model.n_positive
     size = float(np.clip(80 / len(curve), 2, 5))
     ax.plot(np.arange(len(curve)), curve, "-o", color=COLOURS[0], ms=size)
@@ -163,7 +163,7 @@ def loadings(
             f"axes must hold one Axes for each component, {len(chosen)} in all; got {len(panels)}. "
             "Say which components to draw: components=[0, 1]"
         )
-    rows = np.stack([_xp.to_host(model.components[i, :]) for i in chosen])
+    rows = np.stack([_backend.to_host(model.components[i, :]) for i in chosen])
     limit = float(np.abs(rows).max())
     for ax, i, row in zip(panels, chosen, rows, strict=True):
         if shape is None:

@@ -6,12 +6,13 @@ import math
 
 import numpy as np
 
-from slce_xp import _linalg, _xp
-from slce_xp._linalg import gram_of
-from slce_xp._operator import CentroidOperator
-from slce_xp._solvers._resolve import Resolved, leading, resolve
-from slce_xp._solvers._solution import Request, Solution
-from slce_xp._xp import Array
+from slce_xp import _backend
+from slce_xp._backend import Array, read
+from slce_xp.core import eigen
+from slce_xp.core.eigen import gram_of
+from slce_xp.core.operators import CentroidOperator
+from slce_xp.core.resolve import Resolved, leading, resolve
+from slce_xp.core.solution import Request, Solution
 
 # Eigenvalues of T that the ridge adds no more of itself to are as good as Rayleigh quotients, which
 # cost another pass.
@@ -34,7 +35,7 @@ def solve(operator: CentroidOperator, request: Request) -> Solution:
     xp, device = operator.place
     n, d, k = operator.n, operator.d, request.k
     gram = operator.gram()
-    trace = float(_linalg.read(xp.linalg.trace(gram))[0])
+    trace = float(read(xp.linalg.trace(gram))[0])
     square = trace * operator.largest_sign
     # The factor of G is less exact than G: by n·eps, in the worst case.
     level = max(8.0, n / 16.0) * operator.zero_level(square)
@@ -45,32 +46,32 @@ def solve(operator: CentroidOperator, request: Request) -> Solution:
     diagonal *= ridge
     gram += diagonal
     del diagonal  # each is as large as what follows
-    factor = _xp.cholesky(gram)
+    factor = _backend.cholesky(gram)
     del gram
     matrix = gram_of(math.sqrt(2.0) * operator.class_sums(factor))
     matrix -= operator.signed_gram(factor)
-    values, weights = _xp.largest_eigenpairs(matrix, min(k, n))
+    values, weights = _backend.largest_eigenpairs(matrix, min(k, n))
     images = _Images(operator, factor, values, weights)
     if k < min(operator.n_classes, n):  # then all of them are likely to be positive
         part = slice(0, k)
         vectors = images.vectors(part)
-        known, growth, lengths = _linalg.read_finite(
+        known, growth, lengths = eigen.read_finite(
             *images.values_without(ridge, part), xp.sum(vectors * vectors, axis=0)
         )
         trusted = growth <= TRUSTED_GROWTH
         # With more samples than features G is singular, and small values are those of the ridge.
-        eps = float(np.finfo(_xp.dtype_name(values.dtype)).eps)
+        eps = float(np.finfo(_backend.dtype_name(values.dtype)).eps)
         least = level if n <= d else max(level, math.sqrt(eps) * square)
         if known.min() > least and lengths.min() > 0.5 and (n <= d or trusted.all()):
-            found = Resolved.certain(known, _linalg.orthonormal(vectors))
+            found = Resolved.certain(known, eigen.orthonormal(vectors))
             if not trusted.all():
                 found = resolve(operator, found.vectors, square).or_known(known, trusted)
             if found.bounds()[0] == k:
                 if trace * float(np.max(growth / known)) <= LONGEST**2:
-                    values = _xp.from_host(found.values, operator.place, values.dtype)
+                    values = _backend.from_host(found.values, operator.place, values.dtype)
                     return Solution(values, found.vectors, (k, k))
                 if values.shape[0] < n:
-                    values, weights = _xp.largest_eigenpairs(matrix, n)
+                    values, weights = _backend.largest_eigenpairs(matrix, n)
                     images = _Images(operator, factor, values, weights)
                 values, vectors, converged = images.refine(found.vectors, square)
                 return Solution(values, vectors, (k, k), converged=converged)
@@ -79,21 +80,21 @@ def solve(operator: CentroidOperator, request: Request) -> Solution:
     # Fewer than k are positive beyond rounding. Of those near zero some may be positive yet, most
     # are in the null space of X, or come from the ridge.
     if values.shape[0] < n:
-        values, weights = _xp.largest_eigenpairs(matrix, n)
+        values, weights = _backend.largest_eigenpairs(matrix, n)
         images = _Images(operator, factor, values, weights)
     del matrix
-    (host,) = _linalg.read_finite(values)
+    (host,) = eigen.read_finite(values)
     positive, negative = int((host > level).sum()), int((host < -level).sum())
     # With more samples than features only the whole row space will do.
     used = negative if n > d else min(negative, k)
     beyond = [slice(0, positive), slice(n - negative, n - negative + used)]
     vectors = xp.concat([images.beyond_rounding(part) for part in beyond], axis=1)
     near = images.near_zero(slice(positive, n - negative), vectors)
-    vectors = _linalg.orthonormal(xp.concat([vectors, near], axis=1))
-    eps = float(np.finfo(_xp.dtype_name(values.dtype)).eps)
+    vectors = eigen.orthonormal(xp.concat([vectors, near], axis=1))
+    eps = float(np.finfo(_backend.dtype_name(values.dtype)).eps)
     found = resolve(operator, vectors, square, gap=math.sqrt(eps) * square)
     if positive:
-        known, growth = _linalg.read(*images.values_without(ridge, slice(0, positive)))
+        known, growth = read(*images.values_without(ridge, slice(0, positive)))
         found = found.or_known(known, growth <= TRUSTED_GROWTH)
     rank = found.values.shape[0] + negative - used
     wanted = max(0, k - found.before_zero)
@@ -106,7 +107,7 @@ def solve(operator: CentroidOperator, request: Request) -> Solution:
     if found.values.size:
         count = min(k, found.values.size)
         refined, vectors, converged = images.refine(found.vectors[:, :count], square)
-        found = found.replaced(_linalg.read(refined)[0], vectors)
+        found = found.replaced(read(refined)[0], vectors)
     if null.shape[1]:
         count = min(null.shape[1], max(0, k - found.before_zero))
         null = images.refine_null(null[:, :count], square)
@@ -153,40 +154,40 @@ class _Images:
             Whether the residuals are as small as rounding allows.
         """
         xp, _ = self._operator.place
-        rows = _xp.copied(vectors.T)  # contiguous: products of strided rows round differently
+        rows = _backend.copied(vectors.T)  # contiguous: products of strided rows round differently
         for trial in range(1 + MOST_REFINEMENTS):
             image = self._operator.apply(rows)
             small = rows @ image.T
-            values, rotation = _xp.largest_eigenpairs(0.5 * (small + small.T), rows.shape[0])
+            values, rotation = _backend.largest_eigenpairs(0.5 * (small + small.T), rows.shape[0])
             rows, image = rotation.T @ rows, rotation.T @ image
             residual = image - values[:, None] * rows
-            host, lengths = _linalg.read_finite(values, xp.linalg.vector_norm(residual, axis=1))
+            host, lengths = eigen.read_finite(values, xp.linalg.vector_norm(residual, axis=1))
             converged = bool((lengths <= LARGEST_RESIDUAL * self._eps * square).all())
             if converged or trial == MOST_REFINEMENTS:
                 break
             rows = rows + self._correction(residual, host, lengths, square)
-            rows = _linalg.orthonormal(rows.T).T
+            rows = eigen.orthonormal(rows.T).T
         return values, rows.T, converged
 
     def refine_null(self, vectors: Array, square: float) -> Array:
         """Directions near the null space of M, corrected in the same way for θ = 0."""
-        rows, zero = _xp.copied(vectors.T), np.zeros(vectors.shape[1])
+        rows, zero = _backend.copied(vectors.T), np.zeros(vectors.shape[1])
         for _ in range(MOST_REFINEMENTS if rows.shape[0] else 0):
             residual = self._operator.apply(rows)
-            (lengths,) = _linalg.read_finite(
+            (lengths,) = eigen.read_finite(
                 self._operator.place.xp.linalg.vector_norm(residual, axis=1)
             )
             if (lengths <= LARGEST_RESIDUAL * self._eps * square).all():
                 break
             rows = rows + self._correction(residual, zero, lengths, square)
-            rows = _linalg.orthonormal(rows.T).T
+            rows = eigen.orthonormal(rows.T).T
         return rows.T
 
     def _correction(
         self, residual: Array, values: np.ndarray, lengths: np.ndarray, square: float
     ) -> Array:
         """(θ − M)⁻¹·r for each row r, but for eigenvalues that θ cannot be told from."""
-        known = _linalg.read(self._values)[0]
+        known = read(self._values)[0]
         distance = values[None, :] - known[:, None]
         tiny = 2.0**13 * self._eps * square
         apart = (np.abs(distance) > 4.0 * lengths) & (np.abs(known) > tiny)[:, None]
@@ -200,7 +201,7 @@ class _Images:
         left = self._factor @ self._weights
         scores = left.T @ self._operator.reflect(self._operator.project_rows(residual).T)
         share, inverse, reciprocal = (
-            _xp.from_host(part, self._operator.place, residual.dtype)
+            _backend.from_host(part, self._operator.place, residual.dtype)
             for part in (share, inverse, reciprocal[:, None])
         )
         # Eigenvectors are XᵀDLw / μ; one factor after the other keeps all in range.
@@ -210,7 +211,7 @@ class _Images:
 
     @property
     def _eps(self) -> float:
-        return float(np.finfo(_xp.dtype_name(self._values.dtype)).eps)
+        return float(np.finfo(_backend.dtype_name(self._values.dtype)).eps)
 
     def _safe(self, part: slice) -> Array:
         """Eigenvalues to divide by: zero is exact if samples without a label count nothing."""
@@ -226,7 +227,7 @@ class _Images:
         """Orthonormal columns spanning XᵀL⁻ᵀw, orthogonal to others, shape (d, j)."""
         if part.start >= part.stop:
             return self._nothing()
-        rows = _xp.solve_upper(self._factor.T, self._weights[:, part]).T
+        rows = _backend.solve_upper(self._factor.T, self._weights[:, part]).T
         return self._span(self._operator.combine_rows(rows).T, others)
 
     def _span(self, vectors: Array, others: Array | None = None) -> Array:
@@ -237,14 +238,14 @@ class _Images:
         if others is not None and others.shape[1]:
             for _ in range(2):
                 vectors = vectors - others @ (others.T @ vectors)
-        squares, axes = _xp.largest_eigenpairs(gram_of(vectors), vectors.shape[1])
-        eps = float(np.finfo(_xp.dtype_name(vectors.dtype)).eps)
-        count = int((_linalg.read_finite(squares)[0] > eps**0.25).sum())
+        squares, axes = _backend.largest_eigenpairs(gram_of(vectors), vectors.shape[1])
+        eps = float(np.finfo(_backend.dtype_name(vectors.dtype)).eps)
+        count = int((eigen.read_finite(squares)[0] > eps**0.25).sum())
         if count == 0:
             return self._nothing()
         if count < vectors.shape[1]:
             vectors = vectors @ axes[:, :count]
-        return _linalg.orthonormal(vectors)
+        return eigen.orthonormal(vectors)
 
     def _nothing(self) -> Array:
         xp, device = self._operator.place
@@ -257,5 +258,5 @@ def _off_row_space(operator: CentroidOperator, gram: Array, vectors: Array) -> A
     # Each round shrinks the part along a singular direction by ridge / (s² + ridge).
     for _ in range(3):
         inside = xp.linalg.solve(gram, operator.project_rows(vectors.T).T)
-        vectors = _linalg.orthonormal(vectors - operator.combine_rows(inside.T).T)
+        vectors = eigen.orthonormal(vectors - operator.combine_rows(inside.T).T)
     return vectors

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from slce_xp import _xp
-from slce_xp._linalg import add, read
-from slce_xp._xp import Array
+from slce_xp import _backend
+from slce_xp._backend import Array, read
+from slce_xp.core.eigen import add
 
 
 class KrylovSpace:
@@ -22,7 +22,7 @@ class KrylovSpace:
 
     def __init__(self, apply: Callable[[Array], Array], start: Array, classes: Array) -> None:
         self._apply = apply
-        self._place = _xp.place_of(start)
+        self._place = _backend.place_of(start)
         self._dtype = start.dtype
         self.eps = float(self._place.xp.finfo(start.dtype).eps)
         self.blocks: list[Array] = []
@@ -130,7 +130,7 @@ class KrylovSpace:
         return total + self._put(older) @ self._rest
 
     def _put(self, values: np.ndarray) -> Array:
-        return _xp.from_host(np.ascontiguousarray(values), self._place, self._dtype)
+        return _backend.from_host(np.ascontiguousarray(values), self._place, self._dtype)
 
     def _split(self, rows: Array, known: list[Array]) -> tuple[Array, Array]:
         """Coefficients of rows in known blocks, and what is left of them, orthogonal to those."""

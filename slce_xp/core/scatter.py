@@ -6,10 +6,11 @@ import math
 
 import numpy as np
 
-from slce_xp import _linalg, _xp
-from slce_xp._operator import ScatterOperator
-from slce_xp._solvers._resolve import leading, resolve
-from slce_xp._solvers._solution import Request, Solution
+from slce_xp import _backend
+from slce_xp.core import eigen
+from slce_xp.core.operators import ScatterOperator
+from slce_xp.core.resolve import leading, resolve
+from slce_xp.core.solution import Request, Solution
 
 # Up to this size all eigenpairs are computed at once: a null space would need them anyway, and
 # a second eigensolver would cost more than the first one saved.
@@ -21,8 +22,8 @@ def solve(operator: ScatterOperator, request: Request) -> Solution:
     xp, _ = operator.place
     k, d = request.k, operator.d
     matrix, trace = operator.take_matrix()
-    values, vectors = _xp.largest_eigenpairs(matrix, d if d <= ALL_AT_ONCE else k)
-    (square,), host = _linalg.read_finite(xp.reshape(trace, (1,)), values[:k])
+    values, vectors = _backend.largest_eigenpairs(matrix, d if d <= ALL_AT_ONCE else k)
+    (square,), host = eigen.read_finite(xp.reshape(trace, (1,)), values[:k])
     # Sparse rows are not shifted: what centring subtracts is rounded relative to itself.
     level = operator.zero_level(
         max(float(square), math.sqrt(max(0.0, float(square)) * operator.centring))
@@ -35,12 +36,12 @@ def solve(operator: ScatterOperator, request: Request) -> Solution:
     # the others. Any mixture of the former would do, so seeded directions are projected onto it.
     if values.shape[0] < d:
         del vectors
-        values, vectors = _xp.largest_eigenpairs(matrix, d)
+        values, vectors = _backend.largest_eigenpairs(matrix, d)
     del matrix
-    (host,) = _linalg.read_finite(values)
+    (host,) = eigen.read_finite(values)
     gap = level
     if operator.has_samples:  # with their neighbours, which they may be mixed with
-        eps = float(np.finfo(_xp.dtype_name(operator.dtype)).eps)
+        eps = float(np.finfo(_backend.dtype_name(operator.dtype)).eps)
         gap = max(level, math.sqrt(eps) * float(square))
     first, last = int((host > gap).sum()), int((host >= -gap).sum())
     doubtful = resolve(operator, vectors[:, first:last], float(square), gap)

@@ -17,13 +17,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from slce_xp import _linalg, _xp
-from slce_xp._linalg import gram_of, read
-from slce_xp._operator import CentroidOperator
-from slce_xp._solvers._resolve import Resolved, resolve
-from slce_xp._solvers._solution import Request, Solution
-from slce_xp._solvers._space import KrylovSpace
-from slce_xp._xp import Array
+from slce_xp import _backend
+from slce_xp._backend import Array, read
+from slce_xp.core import eigen
+from slce_xp.core.eigen import gram_of
+from slce_xp.core.krylov_space import KrylovSpace
+from slce_xp.core.operators import CentroidOperator
+from slce_xp.core.resolve import Resolved, resolve
+from slce_xp.core.solution import Request, Solution
 
 # Rounding of products with C, in eps of its norm: Ritz values are no better than that.
 ROUNDING_EPS = 32.0
@@ -131,7 +132,7 @@ def solve(operator: CentroidOperator, request: Request) -> Solution:
         residuals = np.maximum(lengths[: bounds[0]] / norm, 4.0 * eps)
         worst = float(residuals.max(initial=worst))
     return Solution(
-        eigenvalues=_xp.from_host(found, operator.place, vectors.dtype),
+        eigenvalues=_backend.from_host(found, operator.place, vectors.dtype),
         vectors=vectors,
         n_positive=bounds,
         passes=len(history),
@@ -144,7 +145,7 @@ def solve(operator: CentroidOperator, request: Request) -> Solution:
 def _residual_lengths(operator: CentroidOperator, vectors: Array) -> np.ndarray:
     """‖M a − μ a‖ with the Rayleigh quotient μ of each column a, measured by one pass over X."""
     xp, _ = operator.place
-    rows = _xp.copied(vectors.T)
+    rows = _backend.copied(vectors.T)
     image = operator.apply(rows)
     residual = image - xp.sum(rows * image, axis=1)[:, None] * rows
     return _lengths(residual)
@@ -155,7 +156,7 @@ def _orthogonal(vectors: Array, others: Array) -> Array:
     if vectors.shape[1] == 0:
         return vectors
     for _ in range(2):
-        vectors = _linalg.orthonormal(vectors - others @ (others.T @ vectors))
+        vectors = eigen.orthonormal(vectors - others @ (others.T @ vectors))
     return vectors
 
 
@@ -411,7 +412,7 @@ class _Samples:
         solved = np.linalg.lstsq(factor.T, self._weights[:, which], rcond=space.eps)[0]
         vectors = self._operator.combine_rows(space.combine(solved)).T
         squares, axes = np.linalg.eigh(read(gram_of(vectors))[0])
-        axes = _xp.from_host(axes[:, squares > 0.5], self._operator.place, vectors.dtype)
+        axes = _backend.from_host(axes[:, squares > 0.5], self._operator.place, vectors.dtype)
         return vectors @ axes
 
     def vectors(self, space: KrylovSpace, coordinates: np.ndarray) -> tuple[Array, np.ndarray]:
@@ -420,7 +421,7 @@ class _Samples:
         k = coordinates.shape[1]
         rows = xp.concat([space.combine(coordinates), space.combine_outside(coordinates)], axis=0)
         features = self._operator.combine_rows(rows)
-        return _linalg.orthonormal(features[:k, :].T), _lengths(features[k:, :])
+        return eigen.orthonormal(features[:k, :].T), _lengths(features[k:, :])
 
 
 def _class_columns(space: KrylovSpace) -> np.ndarray:
@@ -442,14 +443,14 @@ def _count_above_one(matrix: np.ndarray, eps: float) -> int:
 
 
 def _lengths(rows: Array) -> np.ndarray:
-    xp, _ = _xp.place_of(rows)
+    xp, _ = _backend.place_of(rows)
     return read(xp.linalg.vector_norm(rows, axis=1, keepdims=True))[0][:, 0]
 
 
 def _padded(classes: Array, draw: Callable[[int], Array], width: int) -> Array:
     """Class rows, and seeded rows up to the width: they catch the large eigenvalues of S_t."""
     n_classes, length = classes.shape
-    xp, device = _xp.place_of(classes)
+    xp, device = _backend.place_of(classes)
     if max(n_classes, width) >= length:
         return xp.eye(length, dtype=classes.dtype, device=device)
     # One at least: the classes may be the same, and their rows zero.

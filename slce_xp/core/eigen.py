@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from slce_xp import _validate, _xp
-from slce_xp._xp import Array
+from slce_xp import _backend, _errors
+from slce_xp._backend import Array, read
 
 # An eigenvalue of M = 2·BᵀB − S_t below this many eps of the trace of S_t may be rounding: the
 # sums behind it carry a relative error of a few eps, and the trace bounds their norm.
@@ -32,25 +32,6 @@ def gram_of(rows: Array) -> Array:
     return rows.T @ rows  # one array twice: NumPy calls SYRK, half the work
 
 
-def placed(rows: Array, positions: np.ndarray, height: int) -> Array:
-    """Rows at their positions among `height` rows, zeros elsewhere: (j, ...) ↦ (height, ...)."""
-    place = _xp.place_of(rows)
-    xp, device = place
-    nothing = xp.zeros((1, *rows.shape[1:]), dtype=rows.dtype, device=device)
-    index = np.full(height, rows.shape[0])
-    index[positions] = np.arange(rows.shape[0])
-    return xp.take(xp.concat([rows, nothing], axis=0), _xp.from_host(index, place), axis=0)
-
-
-def read(*arrays: Array) -> list[np.ndarray]:
-    """Arrays of one dtype on the host, in double precision: all of them in one transfer."""
-    xp, _ = _xp.place_of(arrays[0])
-    flat = _xp.to_host(xp.concat([xp.reshape(a, (-1,)) for a in arrays])).astype(np.float64)
-    stops = np.cumsum([math.prod(a.shape) for a in arrays])
-    parts = np.split(flat, stops[:-1])
-    return [part.reshape(a.shape) for part, a in zip(parts, arrays, strict=True)]
-
-
 def zero_level(square: float, dtype: Any) -> float:
     """Magnitude up to which an eigenvalue of M may be nothing but rounding.
 
@@ -61,10 +42,10 @@ def zero_level(square: float, dtype: Any) -> float:
     dtype : dtype
         Of the array library.
     """
-    info = np.finfo(_xp.dtype_name(dtype))
+    info = np.finfo(_backend.dtype_name(dtype))
     level = ZERO_EPS * float(info.eps) * square
     if not math.isfinite(level):
-        raise _validate.too_large(_xp.dtype_name(dtype))
+        raise _errors.too_large(_backend.dtype_name(dtype))
     # Never zero itself: the Gram form factors with a ridge of this size.
     return max(level, float(info.smallest_normal) / float(info.eps))
 
@@ -76,19 +57,19 @@ def in_units(
 
     Warns if no dtype can; `name` says of what. Values that are known on the host need not be read.
     """
-    place = _xp.place_of(values)
-    if host is None and abs(exponent) <= MODERATE_EXPONENT[_xp.dtype_name(dtype)]:
+    place = _backend.place_of(values)
+    if host is None and abs(exponent) <= MODERATE_EXPONENT[_backend.dtype_name(dtype)]:
         return place.xp.astype(values, dtype, copy=False) * 2.0**exponent
     unscaled = read(values)[0] if host is None else host
     scaled = _scaled(unscaled, exponent)
     if _holds(dtype, scaled, unscaled):
-        if host is not None and abs(exponent) <= MODERATE_EXPONENT[_xp.dtype_name(dtype)]:
+        if host is not None and abs(exponent) <= MODERATE_EXPONENT[_backend.dtype_name(dtype)]:
             return place.xp.astype(values, dtype, copy=False) * 2.0**exponent
-        return _xp.from_host(scaled, place, dtype)
-    longest = _xp.longest_float(place)
+        return _backend.from_host(scaled, place, dtype)
+    longest = _backend.longest_float(place)
     if not _holds(longest, scaled, unscaled):
-        _warn_of_range(name, _xp.dtype_name(longest))
-    return _xp.from_host(scaled, place, longest)
+        _warn_of_range(name, _backend.dtype_name(longest))
+    return _backend.from_host(scaled, place, longest)
 
 
 def scaled_number(value: float, exponent: int, name: str) -> float:
@@ -107,7 +88,7 @@ def _scaled(values: np.ndarray, exponent: int) -> np.ndarray:
 
 def _holds(dtype: Any, scaled: np.ndarray, unscaled: np.ndarray) -> bool:
     """Whether a dtype can represent all numbers that were not zero before they were scaled."""
-    info = np.finfo(_xp.dtype_name(dtype))
+    info = np.finfo(_backend.dtype_name(dtype))
     sizes = np.abs(scaled[unscaled != 0.0])
     return bool(((sizes >= float(info.smallest_normal)) & (sizes <= float(info.max))).all())
 
@@ -126,7 +107,7 @@ def fix_signs(vectors: Array) -> Array:
     Of several entries that are largest but for rounding the first decides, so that
     backends which round differently agree.
     """
-    xp, device = _xp.place_of(vectors)
+    xp, device = _backend.place_of(vectors)
     size = xp.abs(vectors)
     nearly = 1.0 - float(xp.finfo(vectors.dtype).eps) ** 0.5
     largest = size >= nearly * xp.max(size, axis=0)
@@ -138,8 +119,8 @@ def fix_signs(vectors: Array) -> Array:
 
 def orthonormal(vectors: Array) -> Array:
     """Orthonormal columns by QR, each with the direction of the column it came from."""
-    xp, _ = _xp.place_of(vectors)
-    q, r = _xp.qr(vectors)
+    xp, _ = _backend.place_of(vectors)
+    q, r = _backend.qr(vectors)
     return xp.where(xp.linalg.diagonal(r) < 0, -q, q)
 
 
@@ -164,7 +145,7 @@ def splice_null_space(
     values : array, shape (j + q,)
     vectors : array, shape (d, j + q)
     """
-    xp, device = _xp.place_of(values)
+    xp, device = _backend.place_of(values)
     # Twice is enough: once for the projection, once for what rounding left of it.
     for _ in range(2):
         null = orthonormal(null - vectors @ (vectors.T @ null))

@@ -17,11 +17,11 @@ from dask import config
 from dask.base import compute
 from dask.delayed import delayed
 
-from slce_xp import _xp
-from slce_xp._linalg import gram_of
+from slce_xp import _backend
+from slce_xp._backend import Array, Matrix, Place, Sparse
 from slce_xp._progress import Progress
-from slce_xp._source import ArraySource, Kernel, Term, largest_magnitude
-from slce_xp._xp import Array, Matrix, Place, Sparse
+from slce_xp.core.eigen import gram_of
+from slce_xp.core.rows import Kernel, Rows, Term, largest_magnitude
 
 # Terms that one task adds up.
 FAN_IN = 8
@@ -74,7 +74,7 @@ class Chunked(Matrix):
     @property
     def place(self) -> Place:
         """Where chunks are."""
-        return _xp.place_of(self._x)
+        return _backend.place_of(self._x)
 
     @property
     def T(self) -> Chunked:  # noqa: N802 -- as arrays call it
@@ -128,7 +128,7 @@ class Chunked(Matrix):
         )
 
 
-class DaskSource(ArraySource):
+class DaskRows(Rows):
     """A Dask array: what is made of it, is made where its chunks are.
 
     Parameters
@@ -141,16 +141,17 @@ class DaskSource(ArraySource):
         Whether chunks must hold whole rows, as second moments want them.
     """
 
-    in_memory = False
-
     def __init__(
         self,
         x: Any,
         dtype: Any = None,
         progress: Progress | None = None,
         whole_rows: bool = False,
+        kept: np.ndarray | None = None,
     ) -> None:
-        super().__init__(_xp.without_rows(x), dtype, progress)
+        x = x if kept is None else x[kept]
+        dtype = dtype or _backend.working_dtype(_backend.without_rows(x))
+        super().__init__(x.shape, _backend.place_of(x), dtype, progress, kept)
         self._given = x
         if whole_rows and x.npartitions > 1:
             # Chunks as large as they are; or of d rows, for second moments are larger than fewer.
@@ -159,12 +160,11 @@ class DaskSource(ArraySource):
             if x.numblocks[1] > 1 or rows > n // x.numblocks[0]:
                 x = x.rechunk({0: rows, 1: -1})
         self._chunks = x
-        self.n, self.d = x.shape
-        self.is_sparse = _xp.is_sparse(x._meta)
+        self.is_sparse = _backend.is_sparse(x._meta)
         self.by_rows = x.numblocks[1] == 1
 
-    def rows(self, index: slice) -> Chunked:
-        """All rows, which are never looked at here."""
+    def whole(self) -> Chunked:
+        """All rows, as chunks that are never read here."""
         return Chunked(self._chunks, self.dtype)
 
     def probe(self, count: int) -> Array:
@@ -172,7 +172,7 @@ class DaskSource(ArraySource):
         ends = np.cumsum(self._given.chunks[0])
         few = int(ends[np.searchsorted(ends, min(LEAST_PROBE, self.n))])
         (rows,) = self._compute(self._given[: min(count, few)])
-        if _xp.is_sparse(rows) or _xp.place_of(rows) != self.place:
+        if _backend.is_sparse(rows) or _backend.place_of(rows) != self.place:
             raise _other_kind(rows, self._given)
         return self.place.xp.astype(rows, self.dtype, copy=False)
 
@@ -199,15 +199,15 @@ class DaskSource(ArraySource):
 
     def sum_rows(self, term: Term, made: int) -> tuple[Array, ...]:
         """One graph of what `term` makes of all rows."""
-        return self._pass(*term(slice(0, self.n), self.rows(slice(0, self.n))))
+        return self._pass(*term(slice(0, self.n), self.whole()))
 
     def sum_columns(self, term: Term, made: int, least: int = 1) -> tuple[Array, ...]:
         """One graph of what `term` makes of all columns."""
-        return self._pass(*term(slice(0, self.d), self.rows(slice(0, self.n))))
+        return self._pass(*term(slice(0, self.d), self.whole()))
 
     def join_rows(self, piece: Callable[[Array], Array], made: int) -> Array:
         """One graph of what `piece` makes of all rows."""
-        return self._pass(piece(self.rows(slice(0, self.n))))[0]
+        return self._pass(piece(self.whole()))[0]
 
     def map_rows(self, kernel: Kernel, made: int, *per_sample: Array | None) -> tuple[Array, ...]:
         """Call `kernel` for each chunk, with the parts of the arrays that belong to its rows.
@@ -237,9 +237,9 @@ class DaskSource(ArraySource):
 
     def outer(self, centred: Callable[[Array], Array]) -> Array:
         """R·Rᵀ of rows R = centred(rows), shape (n, n): one graph."""
-        return self._pass(centred(self.rows(slice(0, self.n))).outer())[0]
+        return self._pass(centred(self.whole()).outer())[0]
 
-    def raise_if_not_finite(self, first_row: int = 0) -> None:
+    def raise_if_not_finite(self) -> None:
         """Find the first NaN or infinity: each chunk tells its own."""
         grid = self._chunks.to_delayed()
         find = delayed(_first_not_finite)
@@ -253,7 +253,7 @@ class DaskSource(ArraySource):
         ]
         if wrong:
             row, column, value = min(wrong, key=lambda at: at[:2])
-            raise self._not_finite(first_row + int(row), int(column), value)
+            raise self._not_finite(int(row), int(column), value)
 
     def _pass(self, *lazy: Any) -> tuple[Array, ...]:
         self.progress.begin_pass(self.n)
@@ -272,7 +272,7 @@ class DaskSource(ArraySource):
 
 def _cut(array: Array, sizes: tuple[int, ...], axis: int) -> Any:
     """An array of the client's, or a Dask array, in chunks of these sizes along one axis."""
-    if _xp.is_dask(array):
+    if _backend.is_dask(array):
         return array.rechunk({axis: sizes})
     chunks = tuple(sizes if i == axis else (size,) for i, size in enumerate(array.shape))
     # Without a name of its own: that would be a hash, for which a device's array is copied here.
@@ -311,11 +311,11 @@ def _mixed_kinds() -> TypeError:
 
 def _rows_of(chunk: Any, dtype: Any, shifts: tuple[Array, ...] = ()) -> Array:
     """A chunk to compute with: dense and shifted, or Sparse."""
-    if _xp.is_sparse(chunk):
+    if _backend.is_sparse(chunk):
         if shifts:  # which would fill it
             raise _mixed_kinds()
         return Sparse(chunk).astype(dtype)
-    rows = _xp.place_of(chunk).xp.astype(chunk, dtype, copy=False)
+    rows = _backend.place_of(chunk).xp.astype(chunk, dtype, copy=False)
     for shift in shifts:
         rows = rows - shift
     return rows
@@ -334,7 +334,7 @@ def _outer_product(chunk: Any, dtype: Any, scale: float, *shifts: Array) -> Arra
 def _call(
     kernel: Kernel, chunk: Any, dtype: Any, is_sparse: bool, *per_sample: Array | None
 ) -> Any:
-    if _xp.is_sparse(chunk) != is_sparse:  # whose sums would be about another shift
+    if _backend.is_sparse(chunk) != is_sparse:  # whose sums would be about another shift
         raise _mixed_kinds()
     return kernel(_rows_of(chunk, dtype), *per_sample)
 
@@ -363,7 +363,7 @@ def _joined(columns: tuple[Any, ...], place: Place) -> tuple[Array, ...]:
 
 
 def _largest_stored(chunk: Any, dtype: Any) -> float | None:
-    return largest_magnitude(_rows_of(chunk, dtype)) if _xp.is_sparse(chunk) else None
+    return largest_magnitude(_rows_of(chunk, dtype)) if _backend.is_sparse(chunk) else None
 
 
 def _largest_deviation(chunk: Any, dtype: Any, shift: Array | None) -> float:
@@ -371,9 +371,9 @@ def _largest_deviation(chunk: Any, dtype: Any, shift: Array | None) -> float:
 
 
 def _first_not_finite(chunk: Any) -> tuple[int, int, float] | None:
-    if _xp.is_sparse(chunk):
+    if _backend.is_sparse(chunk):
         return Sparse(chunk).first_not_finite()
-    numbers = _xp.to_host(chunk)
+    numbers = _backend.to_host(chunk)
     at = np.argwhere(~np.isfinite(numbers))
     if not at.shape[0]:
         return None

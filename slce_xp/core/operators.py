@@ -12,12 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from slce_xp import _linalg, _xp
-from slce_xp._labels import Labels
-from slce_xp._linalg import gram_of
-from slce_xp._moments import Moments, one_hot, sum_by_class
-from slce_xp._source import ArraySource
-from slce_xp._xp import Array
+from slce_xp import _backend
+from slce_xp._backend import Array
+from slce_xp.core import eigen
+from slce_xp.core.eigen import gram_of
+from slce_xp.core.groups import Groups
+from slce_xp.core.moments import Moments
+from slce_xp.core.rows import DenseRows, Rows
+from slce_xp.core.sums import one_hot, sum_rows_by_code
 
 
 class ScatterOperator:
@@ -38,16 +40,17 @@ class ScatterOperator:
         self._seed = seed
         # Sums may have more digits than the data that were summed.
         self._precision = precision or moments.sums.dtype
-        self.sums_are_longer = precision is not None and precision != _xp.dtype_name(
+        self.sums_are_longer = precision is not None and precision != _backend.dtype_name(
             moments.sums.dtype
         )
-        self.place = _xp.place_of(moments.sums)
+        self.place = _backend.place_of(moments.sums)
         self.dtype = moments.sums.dtype
         self.d: int = moments.sums.shape[1]
         self.mean = moments.mean
 
     @cached_property
     def between(self) -> Array:
+        """B, shape (K, d)."""
         return self._moments.between
 
     @property
@@ -58,41 +61,30 @@ class ScatterOperator:
     def take_matrix(self) -> tuple[Array, Array]:
         """M = 2·BᵀB − S_t, shape (d, d), and Σ |s| w ‖z‖², which its rounding is relative to.
 
-        Can be asked once: the second moment, as large as M, is given up for it.
+        Can be called once: the second moment, as large as M, is released for it.
         """
         xp, _ = self.place
-        second, offset = self._moments.second, self._moments.offset
-        square = self._moments.square(sign=self._moments.unlabeled_weight)
+        moments = self._moments
+        second, offset, weight = moments.second, moments.offset, moments.weight
+        square = moments.square(sign=moments.unlabeled_weight)
+        total, signed_weight = moments.signed_sums
+        del moments
         self._moments = dataclasses.replace(self._moments, second=None)
-        weight = self._moments.weight
-        if not self.is_supervised:
-            return self._signed_matrix(second), square
-        # S_t is the second moment without W·offset·offsetᵀ: one more row beside those of B.
+        # Σ s w (x − m)(x − m)ᵀ = second − q·oᵀ − o·qᵀ + Q·o·oᵀ with q = Σ s w z and Q = Σ s w. If
+        # all samples have a label, that is the second moment without W·o·oᵀ.
         rows = [math.sqrt(2.0) * self.between, math.sqrt(weight) * offset[None, :]]
         matrix = gram_of(xp.concat(rows, axis=0))
+        if not self.is_supervised:
+            cross = (total - 0.5 * (signed_weight + weight) * offset)[:, None] * offset[None, :]
+            matrix += cross
+            matrix += cross.T
         matrix -= second
         return matrix, square
 
-    def _signed_matrix(self, second: Array) -> Array:
-        """The same with samples without a label, whose scatter enters with the other sign."""
-        xp, _ = self.place
-        offset, sums = self._moments.offset, xp.sum(self._moments.sums, axis=0)
-        factor = self._moments.unlabeled_weight
-        # Σ s w (x − m)(x − m)ᵀ = second − q·oᵀ − o·qᵀ + Q·o·oᵀ, where q = Σ s w (x − shift) and
-        # Q = Σ s w, with s = 1, or −λ without a label.
-        rest: Array = self._moments.rest
-        total = sums - factor * rest
-        weight = self._moments.class_weight - factor * self._moments.rest_weight
-        left = xp.stack([total, offset, offset])
-        matrix = left.T @ xp.stack([offset, total, -weight * offset])
-        matrix += gram_of(math.sqrt(2.0) * self.between)
-        matrix -= second
-        return matrix
-
     @property
     def is_supervised(self) -> bool:
-        """Whether every sample that counts has a label."""
-        return self._moments.rest_square is None
+        """True if every sample has a label."""
+        return self._moments.is_supervised
 
     def total_loss(self) -> Array:
         """The loss without any component, shape (): tr(S_b), and λ·tr(S_t) of the unlabelled."""
@@ -100,12 +92,12 @@ class ScatterOperator:
         loss = xp.sum(self.between * self.between)
         if self.is_supervised:
             return loss
-        return loss + self._moments.unlabeled_weight * self._moments.rest_scatter
+        return loss + self._moments.unlabeled_weight * self._moments.unlabeled_scatter
 
     @property
     def class_weights(self) -> Array:
-        """The weight of each class, shape (K,): its number of samples where none has a weight."""
-        return self._moments.weights
+        """The weight of each class, shape (K,)."""
+        return self._moments.class_weights
 
     @property
     def unit_exponent(self) -> int:
@@ -115,7 +107,7 @@ class ScatterOperator:
     @property
     def weight_exponent(self) -> int:
         """The power of two that class weights are multiples of."""
-        return math.frexp(self._moments.weight_unit)[1] - 1
+        return self._moments.weight_exponent
 
     @property
     def centring(self) -> float:
@@ -124,7 +116,7 @@ class ScatterOperator:
 
     def zero_level(self, square: float) -> float:
         """Magnitude up to which an eigenvalue of M may be rounding, given Σ |s| w ‖z‖²."""
-        return _linalg.zero_level(square, self._precision)
+        return eigen.zero_level(square, self._precision)
 
     def rayleigh(self, vectors: Array) -> tuple[Array, Array] | None:
         """VᵀMV and the scatter of X·V, by a pass over X; None if there is no X any more."""
@@ -132,7 +124,7 @@ class ScatterOperator:
 
     def draw(self, count: int) -> Array:
         """Seeded normal directions, shape (d, count)."""
-        return _xp.draw_normal(self._seed, (self.d, count), self.place, self.dtype)
+        return _backend.draw_normal(self._seed, (self.d, count), self.place, self.dtype)
 
 
 class CentroidOperator(ScatterOperator):
@@ -140,36 +132,32 @@ class CentroidOperator(ScatterOperator):
 
     has_samples = True
 
-    def __init__(self, source: ArraySource, labels: Labels, moments: Moments, seed: int) -> None:
+    def __init__(self, rows: Rows, groups: Groups, moments: Moments, seed: int) -> None:
         super().__init__(moments, seed)
-        self._source = source
-        self._labels = labels
+        self._rows = rows
+        self._groups = groups
         # √w, where samples have weights
-        self._host_root = None if labels.weights is None else np.sqrt(labels.weights)
-        self._root = source.put(self._host_root)
-        self._signs = source.put(labels.signs)
-        self.n = source.n
-        self.by_rows = source.by_rows
-        self.n_classes = len(labels.classes)
+        self._host_root = None if groups.weights is None else np.sqrt(groups.weights)
+        self._root = rows.put(self._host_root)
+        self._signs = rows.put(groups.signs)
+        self.n = rows.n
+        self.by_rows = rows.by_rows
+        self.n_classes = groups.n_classes
 
     def gram(self) -> Array:
         """G = X Xᵀ of the centred data, rows times √w, shape (n, n)."""
-        if not self._source.in_memory:
-            gram = self._source.outer(self._moments.centred)
-            return gram if self._root is None else gram * self._root[:, None] * self._root
-        # A block twice as large as G is no loss: the eigensolver will take more than that, and
-        # G is added to less often.
-        (gram,) = self._source.sum_columns(self._gram_term, self.n, least=2 * self.n)
+        gram = self._rows.outer(self._moments.centred)
+        if self._root is not None:
+            gram *= self._root[:, None]
+            gram *= self._root
         return gram
-
-    def _gram_term(self, block: slice, columns: Array) -> tuple[Array]:
-        return (gram_of(self._centred_columns(block, columns).T),)
 
     def class_sums(self, values: Array) -> Array:
         """Class sums of √w times values per sample, over √W_j: (n, r) ↦ (K, r)."""
         xp, _ = self.place
-        sums = sum_by_class(ArraySource(values), self._labels, self._host_root)
-        return sums / xp.sqrt(self._moments.weights)[:, None]
+        groups = self._groups
+        sums = sum_rows_by_code(DenseRows(values), groups.codes, groups.n_groups, self._host_root)
+        return sums[: self.n_classes, :] / xp.sqrt(self.class_weights)[:, None]
 
     def signed_gram(self, values: Array) -> Array:
         """VᵀSV with S the signs of samples: 1, or −λ without a label; (n, r) ↦ (r, r)."""
@@ -183,8 +171,8 @@ class CentroidOperator(ScatterOperator):
     def reflect(self, values: Array) -> Array:
         """D·V with D = 2P − S, P the projector that averages over classes: (n, j) ↦ (n, j)."""
         xp, device = self.place
-        means = self.class_sums(values) / xp.sqrt(self._moments.weights)[:, None]
-        if self._labels.has_others:
+        means = self.class_sums(values) / xp.sqrt(self.class_weights)[:, None]
+        if not self.is_supervised:
             nothing = xp.zeros((1, means.shape[1]), dtype=means.dtype, device=device)
             means = xp.concat([means, nothing], axis=0)
         averaged = xp.take(means, self._codes, axis=0)
@@ -196,13 +184,13 @@ class CentroidOperator(ScatterOperator):
 
     @cached_property
     def _codes(self) -> Array:
-        return _xp.from_host(self._labels.codes, self.place)
+        return _backend.from_host(self._groups.codes, self.place)
 
     def apply_scatter(self, rows: Array) -> Array:
         """V·S_t, (b, d) ↦ (b, d): one pass over X, a sum over its row blocks."""
         mean = self._mean_left
         term = partial(self._scatter_term, rows, (rows @ mean)[:, None])
-        total, sums = self._source.sum_rows(term, rows.shape[0] + self._shifted_width)
+        total, sums = self._rows.sum_rows(term, rows.shape[0] + self._shifted_width)
         total -= sums[:, None] * mean[None, :]
         return total
 
@@ -218,7 +206,7 @@ class CentroidOperator(ScatterOperator):
         rows = vectors.T
         term = partial(self._score_term, rows, (rows @ self._mean_left)[:, None])
         made = rows.shape[0] * (1 if self._scale is None else 3) + self._shifted_width
-        signed, *absolute = self._source.sum_rows(term, made)
+        signed, *absolute = self._rows.sum_rows(term, made)
         matrix = 2.0 * gram_of(self.between @ vectors) - signed
         return matrix, absolute[0] if absolute else signed
 
@@ -232,7 +220,7 @@ class CentroidOperator(ScatterOperator):
         signed = (scores * self._scale[block]) @ scores.T
         if self.is_supervised:
             return (signed,)
-        return signed, (scores * _xp.namespace_of(scores).abs(self._scale[block])) @ scores.T
+        return signed, (scores * _backend.namespace_of(scores).abs(self._scale[block])) @ scores.T
 
     def _scatter_term(
         self, rows: Array, centre: Array, block: slice, data: Array
@@ -243,7 +231,7 @@ class CentroidOperator(ScatterOperator):
         scores -= centre
         if self._scale is not None:
             scores *= self._scale[block]
-        sums = _xp.namespace_of(scores).sum(scores, axis=1)
+        sums = _backend.namespace_of(scores).sum(scores, axis=1)
         return self._moments.times_owned(scores, data), sums
 
     def apply_gram(self, rows: Array) -> Array:
@@ -251,11 +239,11 @@ class CentroidOperator(ScatterOperator):
 
         A sum over column blocks, so that nothing of length d is made.
         """
-        if self._source.is_sparse:  # by rows, as it is stored
+        if self._rows.is_sparse:  # by rows, as it is stored
             return self.project_rows(self.combine_rows(rows))
         rows = self._rooted(self._without_mean(rows))
         made = rows.shape[0] + (0 if self._moments.shift is None else self.n)
-        total, centre = self._source.sum_columns(partial(self._product_term, rows), made)
+        total, centre = self._rows.sum_columns(partial(self._product_term, rows), made)
         total -= centre[:, None]
         return self._rooted(total)
 
@@ -268,7 +256,7 @@ class CentroidOperator(ScatterOperator):
 
     def project_rows(self, rows: Array) -> Array:
         """V·Xᵀ of the centred data, (b, d) ↦ (b, n)."""
-        total = self._source.join_rows(partial(self._scores, rows), self._shifted_width)
+        total = self._rows.join_rows(partial(self._scores, rows), self._shifted_width)
         total -= (rows @ self._mean_left)[:, None]
         return self._rooted(total)
 
@@ -279,7 +267,7 @@ class CentroidOperator(ScatterOperator):
         """U·X of the centred data, (b, n) ↦ (b, d)."""
         # Centred weights make centred sums, and are the smaller thing to centre.
         rows = self._rooted(self._without_mean(rows))
-        (total,) = self._source.sum_rows(partial(self._sum_term, rows), self._shifted_width)
+        (total,) = self._rows.sum_rows(partial(self._sum_term, rows), self._shifted_width)
         return total
 
     def _sum_term(self, rows: Array, block: slice, data: Array) -> tuple[Array]:
@@ -288,14 +276,14 @@ class CentroidOperator(ScatterOperator):
     def indicators(self) -> Array:
         """N, (K, n), rows √w / √W_j on class j, centred: B = N·X."""
         xp, _ = self.place
-        weights = self._moments.weights
-        member = one_hot(self._codes, weights.shape[0], weights)
+        weights = self.class_weights
+        member = one_hot(self._codes, self.n_classes, weights)
         share = (xp.sqrt(weights) / self._moments.weight)[:, None]
         return self._rooted(member / xp.sqrt(weights)[:, None] - share)
 
     @cached_property
     def _mean_left(self) -> Array:
-        return self._moments.mean_left(self._source.is_sparse)
+        return self._moments.mean_left(self._rows.is_sparse)
 
     def _rooted(self, rows: Array) -> Array:
         """Rows of values per sample times √w."""
@@ -311,20 +299,14 @@ class CentroidOperator(ScatterOperator):
     @cached_property
     def _scale(self) -> Array | None:
         """What each sample counts in S_t: s·w."""
-        return self._source.put(self._labels.scatter_weights)
+        return self._rows.put(self._groups.scatter_weights)
 
     @property
     def _shifted_width(self) -> int:
         """Numbers that shifting a row makes."""
-        return 0 if self._moments.shift is None or self._source.is_sparse else self.d
+        return 0 if self._moments.shift is None or self._rows.is_sparse else self.d
 
     def draw_samples(self, count: int) -> Array:
         """Seeded normal combinations of samples, shape (n, count), without their mean."""
-        rows = _xp.draw_normal(self._seed, (self.n, count), self.place, self._source.dtype)
+        rows = _backend.draw_normal(self._seed, (self.n, count), self.place, self._rows.dtype)
         return self._without_mean(rows.T).T
-
-    def _centred_columns(self, block: slice, columns: Array) -> Array:
-        columns = self._moments.centred(columns, block)
-        if self._root is not None:
-            columns *= self._root[:, None]
-        return columns

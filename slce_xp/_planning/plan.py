@@ -7,8 +7,10 @@ import sys
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from slce_xp import _validate
-from slce_xp._sizes import format_bytes, parse_bytes
+from slce_xp import _parameters
+from slce_xp._planning.sizes import format_bytes, parse_bytes
+from slce_xp.core.rows import LARGEST_BLOCK, block_bytes
+from slce_xp.core.sums import ONE_HOT_CLASSES, PIECE_ROWS
 
 # What things cost, in floating-point operations of a large matrix product: rounded from what
 # `python -m benchmarks.calibrate` measures, which differs by a third from run to run.
@@ -28,13 +30,7 @@ WIDE_WIDTH, WIDE_WIDE_PASSES = 64, 10**6
 # narrow block is best.
 SPARSE_FLOPS, SPARSE_WIDTH = 20, 16
 
-# What may be made of X at a time: enough for fast products, and little beside X itself.
-BLOCK_SHARE = 48
-LEAST_BLOCK, LARGEST_BLOCK = 2**18, 2**24
 ROOM_FACTOR = 1.2  # of its estimate that a fit must find free on a device
-ONE_HOT_CLASSES = 64  # up to so many classes are summed by a one-hot product
-# Rows per piece of more classes: its one-hot matrices are this size squared.
-PIECE_ROWS = 512
 SMALL = 400  # matrices up to this size NumPy factors in double precision, whatever they are
 ITEMSIZES = {"float32": 4, "float64": 8}
 FORMS = ("scatter", "gram", "krylov")
@@ -305,16 +301,16 @@ def plan(
     >>> print(slce_xp.plan(*shape, dtype="float32", machine_memory="16GB").advice)
     blocks: X does not fit into 16 GB; read from a file 13 times, with 136 MB of memory
     """
-    n = _validate.as_count(n_samples, "n_samples", 2)
-    d = _validate.as_count(n_features, "n_features", 1)
-    n_classes = _validate.as_count(n_classes, "n_classes", 2, n)
-    k = _validate.as_component_count(n_components, n_classes, d)
+    n = _parameters.as_count(n_samples, "n_samples", 2)
+    d = _parameters.as_count(n_features, "n_features", 1)
+    n_classes = _parameters.as_count(n_classes, "n_classes", 2, n)
+    k = _parameters.as_component_count(n_components, n_classes, d)
     if not isinstance(dtype, str) or dtype not in ITEMSIZES:
         raise ValueError(f"dtype must be one of {', '.join(map(repr, ITEMSIZES))}; got {dtype!r}")
     if where not in (MEMORY, BLOCKS, CLUSTER):
         raise ValueError(f"where must be 'memory', 'blocks' or 'cluster'; got {where!r}")
     if stored is not None:
-        stored = _validate.as_count(stored, "stored", 0, n * d)
+        stored = _parameters.as_count(stored, "stored", 0, n * d)
     problem = Problem(n, d, n_classes, k, dtype, stored, where, by_rows=where != MEMORY)
     limits = Limits(parse_bytes(max_memory))
     machine = parse_bytes(machine_memory, "machine_memory")
@@ -401,11 +397,6 @@ def _no_room(plans: list[Plan], limits: Limits) -> str:
 
 
 # ---------------------------------------------------------------- what a form takes
-
-
-def block_bytes(n: int, d: int, itemsize: int) -> int:
-    """Bytes that a pass over X may make at a time: a share of X."""
-    return min(max(n * d * itemsize // BLOCK_SHARE, LEAST_BLOCK), LARGEST_BLOCK)
 
 
 def dense_form(problem: Problem) -> str:
@@ -559,10 +550,8 @@ def _peak(form: str, problem: Problem, width: int, wide_passes: int) -> int:
         # The second moment and its next term, which of sparse rows is made of parts; M with
         # eigenvectors and workspace.
         adding += d * d if problem.stored is not None else 0
-        steps = [adding + 2 * d * d, held + 2 * sums + 2 * d * d, held + 4 * d * d + 64 * d]
+        steps = [adding + 2 * d * d, held + 2 * sums + 2 * d * d, held + sums + 4 * d * d + 64 * d]
         ending += d * d
-        if d > 900:  # the leading eigenpairs alone, beside the classes
-            steps.append(held + sums + 4 * d * d + 64 * d)
     elif form == "gram":
         # G, its next term and a block; the factor with M, eigenvectors and workspace.
         solving = 5 * n * n + 64 * n

@@ -13,16 +13,20 @@ from typing import Any
 
 import numpy as np
 
-from slce_xp import _fit, _labels, _plan, _sizes, _validate, _xp
-from slce_xp._labels import Labels
-from slce_xp._linalg import placed
+from slce_xp import _backend, _fit, _parameters
+from slce_xp._backend import Array, Place
+from slce_xp._data import labels as _labels
+from slce_xp._data import matrix as _matrix
+from slce_xp._data.labels import Labels
 from slce_xp._model import Model
-from slce_xp._moments import Moments, class_moments
-from slce_xp._operator import ScatterOperator
-from slce_xp._plan import Limits, Plan, Problem
+from slce_xp._planning import plan as _plan
+from slce_xp._planning import sizes
+from slce_xp._planning.plan import Limits, Plan, Problem
 from slce_xp._progress import Progress
-from slce_xp._solvers import Request, scatter
-from slce_xp._xp import Array, Place
+from slce_xp.core import scatter
+from slce_xp.core.moments import Moments, class_moments
+from slce_xp.core.operators import ScatterOperator
+from slce_xp.core.solution import Request
 
 
 @dataclass(frozen=True)
@@ -84,29 +88,29 @@ def add_up(
             f"a class is known after the last one; got {class_weight!r}. Give the weights, or fit "
             "all samples at once"
         )
-    matrix = _validate.as_matrix(X)
-    _validate.check_sizes(matrix)
+    matrix = _matrix.as_matrix(X)
+    _matrix.check_sizes(matrix)
     n, d = matrix.shape
     labels = _labels.as_labels(
         y, n, sample_weight, class_weight, unlabeled, unlabeled_weight, in_part=True
     )
     if labels.weights is not None and not labels.weights.any():
         return None
-    labels, kept = labels.without_zero_weights()
+    groups, kept = labels.counted()
     known = labels.classes if classes is None else _labels.as_classes(classes, labels.classes)
-    place = _validate.find_place(matrix, backend, device)
-    home = _xp.without_rows(matrix)
+    place = _parameters.find_place(matrix, backend, device)
+    home = _backend.without_rows(matrix)
     dtype = _fit.working_dtype_name(matrix, place)
     n_classes = max(2, len(known))
-    problem = Problem(n, d, n_classes, min(n_classes - 1, d), dtype, **labels.costs)
+    problem = Problem(n, d, n_classes, min(n_classes - 1, d), dtype, **_fit.costs(groups))
     matrix, plan = _make_plan(matrix, place, problem, max_memory)
-    with _xp.computing(place):
+    with _backend.computing(place):
         if plan.where == _plan.MEMORY:
-            matrix = _xp.move(matrix, place)
-        source = _fit.open_planned(matrix, place, plan, Progress(), kept, Limits(0))
-        moments = class_moments(source, labels, second=True)
-        moments = _expanded(_doubled(moments, place), labels.classes, known)
-        moments = _about(moments, moments.mean)
+            matrix = _backend.move(matrix, place)
+        rows = _fit.open_planned(matrix, place, plan, Progress(), kept, Limits(0))
+        moments = class_moments(rows, groups, second=True).astype(_backend.longest_float(place))
+        moments = moments.about(moments.mean)
+        moments = moments.reindexed(_labels.positions(labels.classes, known), len(known))
     return Statistics(
         known,
         _spread(labels, known),
@@ -122,7 +126,7 @@ def add_up(
 def _make_plan(
     matrix: Any, place: Place, problem: Problem, max_memory: int | str | None
 ) -> tuple[Any, Plan]:
-    memory = _sizes.parse_bytes(max_memory)
+    memory = sizes.parse_bytes(max_memory)
     # Two of float64, what was there and what this batch adds, beside four that the plan has: of
     # the dtype of X, where a merge and a solve take float64.
     kept = (2 * 8 + 4 * (8 - problem.itemsize)) * problem.d**2
@@ -134,7 +138,7 @@ def _make_plan(
         return matrix, plan
     except MemoryError as error:
         raise MemoryError(
-            f"batches are added up in d × d matrices, which take {_sizes.format_bytes(kept)} for "
+            f"batches are added up in d × d matrices, which take {sizes.format_bytes(kept)} for "
             f"d = {problem.d} beside what follows: {error}. Or fit rows from a file, without such "
             "a matrix: slce_xp.fit(numpy.load(path, mmap_mode='r'), y)"
         ) from None
@@ -166,16 +170,11 @@ def merge(a: Statistics, b: Statistics) -> Statistics:
     for all_of, found in ((a, other), (b, mine)):
         if all_of.are_all:
             _labels.as_classes(all_of.classes, found)
-    place = _xp.place_of(a.moments.sums)
-    with _xp.computing(place):
-        # In the units of the larger ones, so that nothing overflows.
-        scale = min(a.moments.scale, b.moments.scale)
-        unit = max(a.moments.weight_unit, b.moments.weight_unit)
-        first = _expanded(a.moments.in_units(scale, unit), mine, classes)
-        second = _expanded(b.moments.in_units(scale, unit), other, classes)
-        share = second.weight / (first.weight + second.weight)
-        between = first.mean + share * (second.mean - first.mean)
-        moments = _sum(_about(first, between), _about(second, between))
+    place = _backend.place_of(a.moments.sums)
+    with _backend.computing(place):
+        first = a.moments.reindexed(_labels.positions(mine, classes), len(classes))
+        second = b.moments.reindexed(_labels.positions(other, classes), len(classes))
+        moments = first + second
     counts = np.zeros(len(classes), dtype=np.int64)
     counts[_labels.positions(mine, classes)] += a.counts
     counts[_labels.positions(other, classes)] += b.counts
@@ -206,88 +205,12 @@ def _check_alike(a: Statistics, b: Statistics) -> None:
             f"X must have the same features in all batches; got {d} and {other} of them. Select "
             "the same columns in each"
         )
-    _validate.check_same_place(b.moments.sums, _xp.place_of(a.moments.sums), "the other's X")
+    _parameters.check_same_place(b.moments.sums, _backend.place_of(a.moments.sums), "the other's X")
     if a.moments.unlabeled_weight != b.moments.unlabeled_weight:
         raise ValueError(
             "unlabeled_weight must be the same for all batches; got "
             f"{a.moments.unlabeled_weight} and {b.moments.unlabeled_weight}. Begin anew with one"
         )
-
-
-def _doubled(moments: Moments, place: Place) -> Moments:
-    """In double precision, where the device has it."""
-    xp, _ = place
-    dtype = _xp.longest_float(place)
-    names = ("weights", "shift", "sums", "rest", "second", "rest_square")
-    parts = {name: getattr(moments, name) for name in names}
-    longer: dict[str, Any] = {
-        name: None if part is None else xp.astype(part, dtype, copy=False)
-        for name, part in parts.items()
-    }
-    return dataclasses.replace(moments, **longer)
-
-
-def _about(moments: Moments, shift: Array) -> Moments:
-    """The same about another shift."""
-    xp, _ = _xp.place_of(shift)
-    # What lies between the two shifts as they are written down: the mean itself is rounded, and
-    # what rounding left of it stays in the sums.
-    step = shift if moments.shift is None else shift - moments.shift
-    step = step if moments.scale == 1.0 else step * moments.scale
-    rest: Array = moments.rest
-    rest_weight, factor = moments.rest_weight, moments.unlabeled_weight
-    weighted = xp.sum(moments.sums, axis=0)  # Σ s w (x − shift), and below Σ s w
-    weight = moments.class_weight
-    square = moments.rest_square
-    if square is not None:
-        weighted = weighted - factor * rest
-        weight -= factor * rest_weight
-        square = square - 2.0 * xp.sum(rest * step) + rest_weight * xp.sum(step * step)
-    # second − q·stepᵀ − step·qᵀ + Q·step·stepᵀ, the last of them in halves.
-    cross = (weighted - 0.5 * weight * step)[:, None] * step[None, :]
-    second = moments.second - cross
-    second -= cross.T
-    return dataclasses.replace(
-        moments,
-        shift=shift,
-        sums=moments.sums - moments.weights[:, None] * step,
-        rest=None if rest is None else rest - rest_weight * step,
-        second=second,
-        rest_square=square,
-        centring=0.0,
-    )
-
-
-def _sum(a: Moments, b: Moments) -> Moments:
-    """Of two that are about the same shift."""
-    return dataclasses.replace(
-        a,
-        class_weight=a.class_weight + b.class_weight,
-        weights=a.weights + b.weights,
-        sums=a.sums + b.sums,
-        rest=_either(a.rest, b.rest),
-        second=_either(a.second, b.second),
-        rest_square=_either(a.rest_square, b.rest_square),
-        rest_weight=a.rest_weight + b.rest_weight,
-    )
-
-
-def _either(a: Array | None, b: Array | None) -> Array | None:
-    if a is None or b is None:
-        return b if a is None else a
-    return a + b
-
-
-def _expanded(moments: Moments, classes: np.ndarray, all_classes: np.ndarray) -> Moments:
-    """With rows for classes of other batches, which are zero."""
-    if len(classes) == len(all_classes):
-        return moments
-    where, count = _labels.positions(classes, all_classes), len(all_classes)
-    return dataclasses.replace(
-        moments,
-        sums=placed(moments.sums, where, count),
-        weights=placed(moments.weights, where, count),
-    )
 
 
 # ---------------------------------------------------------------- the model of them
@@ -299,23 +222,17 @@ def solve(statistics: Statistics, n_components: int | str | None, seed: int) -> 
     classes = statistics.classes[seen]
     _labels.check_class_count(classes)
     moments = statistics.moments
-    place = _xp.place_of(moments.sums)
+    place = _backend.place_of(moments.sums)
     xp, _ = place
-    if not seen.all():
-        index = _xp.from_host(np.flatnonzero(seen), place)
-        moments = dataclasses.replace(
-            moments,
-            sums=xp.take(moments.sums, index, axis=0),
-            weights=xp.take(moments.weights, index, axis=0),
-        )
+    moments = moments.only(np.flatnonzero(seen))
     d = moments.sums.shape[1]
     supervised = statistics.n_unlabeled == 0
-    k = _validate.as_component_count(n_components, len(classes), d, supervised)
+    k = _parameters.as_component_count(n_components, len(classes), d, supervised)
     problem = Problem(statistics.n_samples, d, len(classes), k, statistics.precision)
     plan = dataclasses.replace(
         _plan.choose(problem, Limits(), "scatter"), reason="batches were added up"
     )
-    with _xp.computing(place):
+    with _backend.computing(place):
         operator = ScatterOperator(moments, seed, statistics.precision)
         request = Request(k=k, tol=0.0, max_iter=0, width=0, wide_passes=0)
         solution = scatter.solve(operator, request)

@@ -11,12 +11,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from slce_xp import _xp
-from slce_xp._validate import is_missing
+from slce_xp import _backend
+from slce_xp._data.matrix import is_missing
+from slce_xp.core.groups import Groups
 
 
 class Labels(NamedTuple):
-    """Class labels as codes, and how much each sample counts.
+    """Class labels as codes, and the weights of samples.
 
     Attributes
     ----------
@@ -28,12 +29,10 @@ class Labels(NamedTuple):
         Samples of each class, those of weight zero not counted.
     weights : numpy.ndarray, shape (n,), or None
         In units of `weight_unit`, so that the largest is between 1 and 4. None stands for ones.
-    has_others : bool
-        Whether some samples are of no class: without a label, or of weight zero.
     n_unlabeled : int
         Samples without a label, those of weight zero not counted.
     unlabeled_weight : float
-        What the reconstruction of those counts beside that of the classes.
+        λ, the weight of their own reconstruction in the loss.
     weight_unit : float
         A power of four: its root is a power of two, so that units cost no rounding.
     """
@@ -42,53 +41,25 @@ class Labels(NamedTuple):
     classes: np.ndarray
     counts: np.ndarray
     weights: np.ndarray | None = None
-    has_others: bool = False
     n_unlabeled: int = 0
     unlabeled_weight: float = 1.0
     weight_unit: float = 1.0
 
-    @property
-    def height(self) -> int:
-        """How many codes there are: K, and one more if samples of no class are among them."""
-        return len(self.classes) + self.has_others
-
-    def without_zero_weights(self) -> tuple[Labels, np.ndarray | None]:
-        """The labels of the samples that count, and their positions; None for all.
+    def counted(self) -> tuple[Groups, np.ndarray | None]:
+        """The groups of the samples that count, and the positions of these; None for all.
 
         A weight of zero drops a sample: what it holds, such as a fill value, must not matter.
         """
-        if self.weights is None or self.weights.all():
-            return self, None
-        kept = np.flatnonzero(self.weights)
-        return self._replace(
-            codes=self.codes[kept], weights=self.weights[kept], has_others=self.n_unlabeled > 0
-        ), kept
-
-    @property
-    def signs(self) -> np.ndarray | None:
-        """What each sample's scatter counts in S_t, shape (n,): 1, or −λ without a label."""
-        if not self.n_unlabeled:
-            return None
-        return np.where(self.codes < len(self.classes), 1.0, -self.unlabeled_weight)
-
-    @property
-    def scatter_weights(self) -> np.ndarray | None:
-        """The same times the weight of each sample; None stands for ones."""
-        signs, weights = self.signs, self.weights
-        if signs is None or weights is None:
-            return weights if signs is None else signs
-        return np.asarray(signs * weights)
-
-    @property
-    def costs(self) -> dict[str, Any]:
-        """What of them a plan has to know."""
-        return {"weighted": self.weights is not None, "supervised": self.n_unlabeled == 0}
-
-    @property
-    def rest_weights(self) -> np.ndarray:
-        """The weight of each sample of no class, and zero for the others, shape (n,)."""
-        others = self.codes == len(self.classes)
-        return np.asarray(others * (1.0 if self.weights is None else self.weights))
+        codes, weights, kept = self.codes, self.weights, None
+        if weights is not None and not weights.all():
+            kept = np.flatnonzero(weights)
+            codes, weights = codes[kept], weights[kept]
+        n_classes = len(self.classes)
+        n_groups = n_classes + (self.n_unlabeled > 0)
+        groups = Groups(
+            codes, n_classes, n_groups, weights, self.unlabeled_weight, self.weight_unit
+        )
+        return groups, kept
 
 
 def as_labels(
@@ -146,7 +117,6 @@ def as_labels(
         classes,
         counts.astype(np.int64, copy=False),
         weights,
-        int(counts.sum()) < n_samples,
         n_unlabeled,
         _as_unlabeled_weight(unlabeled_weight),
         unit * class_unit,
@@ -269,10 +239,10 @@ def label_values(y: Any) -> np.ndarray:
         raise TypeError("y must not be a masked array, its mask would be lost; drop those samples")
     if isinstance(y, np.ndarray):
         return np.asarray(y)
-    if _xp.is_dask(y):
+    if _backend.is_dask(y):
         return label_values(y.compute())
-    if _xp.is_array(y):
-        return _xp.to_host(_xp.detached(y))
+    if _backend.is_array(y):
+        return _backend.to_host(_backend.detached(y))
     if hasattr(y, "columns") and hasattr(y, "to_numpy"):  # a frame of one column
         return np.asarray(y.to_numpy())
     if isinstance(y, (list, tuple)):
@@ -364,10 +334,10 @@ def _as_weights(sample_weight: Any, n_samples: int, in_part: bool) -> np.ndarray
     if sample_weight is None:
         return None
     rule = "sample_weight must hold one finite number ≥ 0 per sample"
-    if _xp.is_dask(sample_weight):
+    if _backend.is_dask(sample_weight):
         sample_weight = sample_weight.compute()
-    on_device = _xp.is_array(sample_weight) and not isinstance(sample_weight, np.ndarray)
-    host = _xp.to_host(_xp.detached(sample_weight)) if on_device else sample_weight
+    on_device = _backend.is_array(sample_weight) and not isinstance(sample_weight, np.ndarray)
+    host = _backend.to_host(_backend.detached(sample_weight)) if on_device else sample_weight
     try:
         weights = np.asarray(host, dtype=np.float64)
     except (TypeError, ValueError) as error:

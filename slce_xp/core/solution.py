@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from slce_xp._xp import Array
+from slce_xp._backend import Array
 
 
 @dataclass(frozen=True)

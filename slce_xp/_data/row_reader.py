@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from slce_xp import _xp
-from slce_xp._xp import Array, Matrix, Place, Sparse
+from slce_xp import _backend
+from slce_xp._backend import Array, Matrix, Place, Sparse
 
 
 def gives_rows(X: object) -> bool:
@@ -62,7 +62,7 @@ class RowReader(Matrix):
         self._empty: Any = None
         first = self.read(slice(0, min(1, self.shape[0])))
         self.is_sparse = isinstance(first, Sparse)
-        self._empty = _xp.without_rows(first)
+        self._empty = _backend.without_rows(first)
 
     @staticmethod
     def can_read(matrix: Array) -> bool:
@@ -77,7 +77,7 @@ class RowReader(Matrix):
     @property
     def place(self) -> Place:
         """Where blocks are when they have been read."""
-        return _xp.place_of(self._empty)
+        return _backend.place_of(self._empty)
 
     @property
     def chunk_rows(self) -> int:
@@ -114,9 +114,9 @@ class RowReader(Matrix):
             first = int(kept[0])
             found = kept[: np.searchsorted(kept, first + length)] - first
             rows = self._read(slice(first, first + int(found[-1]) + 1))
-            parts.append(_xp.take_rows(rows, found))
+            parts.append(_backend.take_rows(rows, found))
             kept = kept[len(found) :]
-        return _xp.join_rows(parts) if parts else self._empty
+        return _backend.join_rows(parts) if parts else self._empty
 
     def _read(self, block: slice) -> Array:
         start, stop = block.start, block.stop
@@ -127,15 +127,15 @@ class RowReader(Matrix):
             if isinstance(self._rows, Sparse):
                 return self._rows.rows(block)
             rows = self._rows[start:stop]
-            if _xp.is_sparse(rows):
+            if _backend.is_sparse(rows):
                 rows = Sparse(rows)
-            elif not _xp.is_array(rows):
+            elif not _backend.is_array(rows):
                 rows = np.asarray(rows)
             if isinstance(rows, np.ndarray):
                 is_masked = np.ma.is_masked(rows)
                 rows = np.asarray(rows)
             if self.copies:
-                rows = _xp.copied(rows)
+                rows = _backend.copied(rows)
         except MemoryError:
             raise  # no fault of these rows
         except Exception as error:  # whatever a file, a network or a user's class raises
@@ -167,7 +167,7 @@ class RowReader(Matrix):
 def _keeps_rows(rows: Any) -> bool:
     """Whether rows stay as they are when others are read: of arrays in memory, h5py and zarr."""
     library = type(rows).__module__.partition(".")[0]
-    return isinstance(rows, Sparse) or _xp.is_array(rows) or library in ("h5py", "zarr")
+    return isinstance(rows, Sparse) or _backend.is_array(rows) or library in ("h5py", "zarr")
 
 
 def _file_of(x: np.ndarray) -> tuple[str, int] | None:

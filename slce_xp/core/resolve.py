@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from slce_xp import _linalg, _xp
-from slce_xp._linalg import read
-from slce_xp._operator import ScatterOperator
-from slce_xp._xp import Array
+from slce_xp import _backend
+from slce_xp._backend import Array, read
+from slce_xp.core import eigen
+from slce_xp.core.operators import ScatterOperator
 
 
 class Resolved(NamedTuple):
@@ -73,7 +73,7 @@ class Resolved(NamedTuple):
 
     def replaced(self, values: np.ndarray, vectors: Array) -> Resolved:
         """With other eigenpairs in place of the leading ones."""
-        xp, _ = _xp.place_of(vectors)
+        xp, _ = _backend.place_of(vectors)
         count = len(values)
         return self._replace(
             values=np.concatenate([values, self.values[count:]]),
@@ -82,7 +82,7 @@ class Resolved(NamedTuple):
 
     def followed_by(self, other: Resolved) -> Resolved:
         """These, and others after them."""
-        xp, _ = _xp.place_of(self.vectors)
+        xp, _ = _backend.place_of(self.vectors)
         return Resolved(
             np.concatenate([self.values, other.values]),
             xp.concat([self.vectors, other.vectors], axis=1),
@@ -105,8 +105,8 @@ class Resolved(NamedTuple):
         if not positions.size:  # of no indices JAX forgets the device
             vectors = self.vectors[:, :0]
         else:
-            place = _xp.place_of(self.vectors)
-            vectors = place.xp.take(self.vectors, _xp.from_host(positions, place), axis=1)
+            place = _backend.place_of(self.vectors)
+            vectors = place.xp.take(self.vectors, _backend.from_host(positions, place), axis=1)
         return Resolved(self.values[which], vectors, self.is_null[which], self.error[which])
 
 
@@ -135,7 +135,7 @@ def resolve(
         )
     xp, _ = operator.place
     matrix, scatter = found
-    values, rotation = _xp.largest_eigenpairs(matrix, count)
+    values, rotation = _backend.largest_eigenpairs(matrix, count)
     rotated = xp.sum(rotation * (scatter @ rotation), axis=0)
     between = (operator.between @ vectors) @ rotation
     host, scatters, squares = read(values, rotated, xp.sum(between * between, axis=0))
@@ -175,8 +175,8 @@ def leading(
     low, high = found.bounds()
     before = found.before_zero
     wanted = 0 if null is None else min(null.shape[1], max(0, k - before))
-    values = _xp.from_host(found.values[: k - wanted], operator.place, found.vectors.dtype)
+    values = _backend.from_host(found.values[: k - wanted], operator.place, found.vectors.dtype)
     vectors = found.vectors[:, : k - wanted]
     if null is not None and wanted:
-        values, vectors = _linalg.splice_null_space(values, vectors, before, null[:, :wanted])
+        values, vectors = eigen.splice_null_space(values, vectors, before, null[:, :wanted])
     return values, vectors, (min(low, k), min(high, k))

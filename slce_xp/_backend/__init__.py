@@ -1,0 +1,85 @@
+"""The only package that names array libraries.
+
+Everything above it speaks the Python array API and asks here for what the standard leaves open:
+which namespace and device an array has, how values move, in what precision they are worked with,
+how much memory a device has, and which routine of a library is better than the standard's.
+"""
+
+from slce_xp._backend.linalg import cholesky, largest_eigenpairs, qr, solve_upper
+from slce_xp._backend.memory import free_bytes
+from slce_xp._backend.places import (
+    BACKENDS,
+    Array,
+    Matrix,
+    Place,
+    backend_name,
+    describe_backend,
+    device_name,
+    find_place,
+    is_array,
+    is_dask,
+    is_sparse,
+    is_traced,
+    namespace_of,
+    place_of,
+)
+from slce_xp._backend.precision import (
+    computing,
+    dtype_name,
+    factors_of,
+    longest_float,
+    working_dtype,
+)
+from slce_xp._backend.sparse import Sparse, byte_count, copied, join_rows, take_rows
+from slce_xp._backend.transfer import (
+    column_slices_are_views,
+    detached,
+    draw_normal,
+    from_host,
+    move,
+    read,
+    row_slices_are_views,
+    to_host,
+    without_rows,
+)
+
+__all__ = [
+    "BACKENDS",
+    "Array",
+    "Matrix",
+    "Place",
+    "Sparse",
+    "backend_name",
+    "byte_count",
+    "cholesky",
+    "column_slices_are_views",
+    "computing",
+    "copied",
+    "describe_backend",
+    "detached",
+    "device_name",
+    "draw_normal",
+    "dtype_name",
+    "factors_of",
+    "find_place",
+    "free_bytes",
+    "from_host",
+    "is_array",
+    "is_dask",
+    "is_sparse",
+    "is_traced",
+    "join_rows",
+    "largest_eigenpairs",
+    "longest_float",
+    "move",
+    "namespace_of",
+    "place_of",
+    "qr",
+    "read",
+    "row_slices_are_views",
+    "solve_upper",
+    "take_rows",
+    "to_host",
+    "without_rows",
+    "working_dtype",
+]

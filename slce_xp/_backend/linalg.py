@@ -1,0 +1,77 @@
+"""Matrix factorisations, by whichever routine of a library is best."""
+
+from __future__ import annotations
+
+import importlib
+
+import numpy as np
+
+from slce_xp._backend.places import Array, place_of
+
+# Size from which SciPy's subset driver beats NumPy's full eigensolver: SciPy has a BLAS of its
+# own, whose threads compete with NumPy's for a while, so small problems lose by it.
+SUBSET_FROM = 400
+
+
+def cholesky(matrix: Array) -> Array:
+    """The lower factor of a positive definite matrix."""
+    if _is_large_for_numpy(matrix) and matrix.dtype == np.float32:
+        linalg = importlib.import_module("scipy.linalg")
+        return linalg.cholesky(matrix, lower=True, check_finite=False)
+    return place_of(matrix).xp.linalg.cholesky(matrix)
+
+
+def solve_upper(factor: Array, right: Array) -> Array:
+    """Solve an upper triangular system, (n, n) and (n, k) ↦ (n, k)."""
+    if isinstance(factor, np.ndarray):
+        linalg = importlib.import_module("scipy.linalg")
+        return linalg.solve_triangular(factor, right, check_finite=False)
+    return place_of(factor).xp.linalg.solve(factor, right)
+
+
+def qr(matrix: Array) -> tuple[Array, Array]:
+    """Orthonormal columns Q, shape (m, k), and triangular R, shape (k, k), of a tall matrix."""
+    # Some SciPys refuse a matrix without columns.
+    if _is_large_for_numpy(matrix) and matrix.dtype == np.float32 and matrix.shape[1]:
+        linalg = importlib.import_module("scipy.linalg")
+        q, r = linalg.qr(matrix, mode="economic", check_finite=False)
+        return q, r
+    q, r = place_of(matrix).xp.linalg.qr(matrix)
+    return q, r
+
+
+def _is_large_for_numpy(matrix: Array) -> bool:
+    """Whether SciPy is the better one.
+
+    It can compute some eigenpairs only, and all of them beside three matrices, not four. NumPy
+    factors float32 in double precision, in two to three times the memory.
+    """
+    return isinstance(matrix, np.ndarray) and matrix.shape[0] > SUBSET_FROM
+
+
+def largest_eigenpairs(matrix: Array, k: int) -> tuple[Array, Array]:
+    """The algebraically largest eigenpairs of a symmetric matrix, in descending order.
+
+    Parameters
+    ----------
+    matrix : array, shape (m, m)
+    k : int
+
+    Returns
+    -------
+    eigenvalues : array, shape (j,)
+        j = k where only those are computed, j = m where the library computes all anyway.
+    eigenvectors : array, shape (m, j)
+    """
+    xp, device = place_of(matrix)
+    m = matrix.shape[0]
+    some = 0 < 2 * k < m
+    if _is_large_for_numpy(matrix):
+        chosen = {"subset_by_index": (m - k, m - 1)} if some else {"driver": "evd"}
+        linalg = importlib.import_module("scipy.linalg")
+        values, vectors = linalg.eigh(matrix, check_finite=False, **chosen)
+    else:
+        values, vectors = xp.linalg.eigh(matrix)
+    # take, not a flipped view: negative strides abort torch when they reach it by DLPack.
+    descending = xp.arange(values.shape[0] - 1, -1, -1, device=device)
+    return xp.take(values, descending, axis=0), xp.take(vectors, descending, axis=1)

@@ -1,0 +1,235 @@
+"""Array libraries: their namespaces, their devices and what is theirs."""
+
+from __future__ import annotations
+
+import importlib
+import warnings
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import array_api_compat as compat
+import numpy as np
+
+Array = Any  # no static type covers every array library
+
+
+# Public name -> (module of the standard's functions, how to install it).
+_LIBRARIES = {
+    "numpy": ("array_api_compat.numpy", "pip install numpy"),
+    "cupy": ("array_api_compat.cupy", "pip install 'slce-xp[cupy-cuda12]' (or cupy-cuda13)"),
+    "torch": ("array_api_compat.torch", "pip install 'slce-xp[torch]'"),
+    "jax": ("jax.numpy", "pip install 'slce-xp[jax]'"),
+    "array_api_strict": ("array_api_strict", "pip install array-api-strict"),
+}
+
+
+BACKENDS = tuple(_LIBRARIES)
+
+
+class Place(NamedTuple):
+    """Where arrays live: the namespace that computes with them and their device."""
+
+    xp: Any
+    device: Any
+
+    def __str__(self) -> str:
+        return f"{backend_name(self.xp)} on {device_name(self.device)}"
+
+
+NUMPY = Place(compat.array_namespace(np.empty(0)), compat.device(np.empty(0)))
+
+
+def is_array(x: object) -> bool:
+    """Whether `x` is a dense array of a library that computes eagerly."""
+    return (
+        compat.is_array_api_obj(x)
+        and not compat.is_dask_array(x)
+        and not compat.is_pydata_sparse_array(x)
+    )
+
+
+def place_of(x: Array) -> Place:
+    """Namespace and device of an array."""
+    if type(x) is np.ndarray:  # asked often enough for small fits to feel the long way
+        return NUMPY
+    if isinstance(x, Matrix):
+        return x.place
+    if compat.is_dask_array(x):
+        return place_of_sparse(x._meta) if is_sparse(x._meta) else place_of(x._meta)
+    return Place(compat.array_namespace(x), compat.device(x))
+
+
+def place_of_sparse(x: Any) -> Place:
+    """Namespace and device of the values of a sparse matrix."""
+    if type(x).__module__.startswith("scipy"):
+        return NUMPY
+    return place_of(x.data if has_csr(x) else x)
+
+
+def namespace_of(x: Array) -> Any:
+    """The functions for an array: also for a Dask array, which is computed with where it is."""
+    return compat.array_namespace(x) if compat.is_dask_array(x) else place_of(x).xp
+
+
+def is_traced(x: object) -> bool:
+    """Whether `x` stands for values that a compiler will know later: they cannot be read."""
+    if compat.is_jax_array(x):
+        return isinstance(x, jax().core.Tracer)
+    return compat.is_torch_array(x) and importlib.import_module("torch").compiler.is_compiling()
+
+
+def is_dask(x: object) -> bool:
+    """Whether `x` is a Dask array."""
+    return compat.is_dask_array(x)
+
+
+def backend_name(xp: ModuleType) -> str:
+    """Return the name by which users call a namespace."""
+    for name, (module, _) in _LIBRARIES.items():
+        if xp.__name__ == module:
+            return name
+    return xp.__name__
+
+
+def find_place(backend: str | ModuleType, device: object = None) -> Place:
+    """Namespace and device for a backend that the caller asked for by name.
+
+    Raises ImportError where the library is missing, ValueError for an unknown name or
+    a device the library does not have, RuntimeError where there is no GPU.
+    """
+    xp = _load(backend) if isinstance(backend, str) else _as_namespace(backend)
+    if compat.is_cupy_namespace(xp):
+        _require_cuda_for_cupy(xp)
+    return Place(xp, _find_device(xp, device))
+
+
+def describe_backend(name: str) -> str:
+    """The devices of a backend, or in a line why it cannot be used here."""
+    try:
+        place = find_place(name)
+    except Exception as error:  # a report of what is wrong must not end by it
+        return first_line(error)
+    return ", ".join(dict.fromkeys(map(device_name, [place.device, *_devices(place.xp)])))
+
+
+def _load(name: str) -> ModuleType:
+    if name not in _LIBRARIES:
+        raise ValueError(
+            f"backend must be one of {', '.join(map(repr, BACKENDS))}, an array-API namespace "
+            f"or None (follow X); got {name!r}"
+        )
+    module, install = _LIBRARIES[name]
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise ImportError(
+            f"backend={name!r} needs a library that cannot be imported here ({error}); "
+            f"install it with: {install}"
+        ) from error
+
+
+def _as_namespace(backend: object) -> ModuleType:
+    if not hasattr(backend, "asarray") or not hasattr(backend, "__name__"):
+        raise ValueError(
+            f"backend must be one of {', '.join(map(repr, BACKENDS))}, an array-API namespace "
+            f"or None (follow X); got {backend!r}"
+        )
+    # `torch`, `cupy` and the like are meant as their standard-conforming wrappers.
+    name = str(backend.__name__)
+    return _load(name) if name in _LIBRARIES else backend  # type: ignore[return-value]
+
+
+def _require_cuda_for_cupy(xp: ModuleType) -> None:
+    # `import cupy` succeeds without a driver, so only this question tells.
+    if not xp.cuda.is_available():
+        raise RuntimeError(
+            "backend='cupy' needs a CUDA GPU and its driver, and none was found; "
+            "use backend='numpy' to compute on the CPU"
+        )
+
+
+def _find_device(xp: ModuleType, device: object) -> Any:
+    try:
+        return compat.device(xp.empty(0, device=_as_device(xp, device)))
+    except Exception as error:  # each library raises its own kind
+        # A CPU build of torch raises AssertionError, a missing GPU RuntimeError, a typo
+        # RuntimeError or ValueError: to the user all say "no such device".
+        known = ", ".join(map(device_name, _devices(xp)))
+        raise ValueError(
+            f"device must be a device that {backend_name(xp)} has here ({known}); got {device!r} "
+            f"({first_line(error)}). Choose one of them, or leave device=None"
+        ) from error
+
+
+def _as_device(xp: ModuleType, device: object) -> object:
+    """Translate 'cpu', 'cuda:1' and the like where a library wants its own object."""
+    if not isinstance(device, str):
+        return device  # None is the library's default
+    if compat.is_cupy_namespace(xp):
+        kind, _, index = device.partition(":")
+        if kind not in ("cuda", "gpu") or not (index or "0").isdigit():
+            raise ValueError("CuPy's devices are 'cuda', 'cuda:0', 'cuda:1', ...")
+        return xp.cuda.Device(int(index) if index else None)
+    if compat.is_jax_namespace(xp):
+        kind, _, index = device.partition(":")
+        return jax().devices(kind)[int(index or 0)]
+    if compat.is_numpy_namespace(xp) or compat.is_torch_namespace(xp):
+        return device
+    matches = [known for known in _devices(xp) if device in (str(known), device_name(known))]
+    return matches[0] if matches else device
+
+
+def device_name(device: Any) -> str:
+    """The name by which `device=` finds a device again."""
+    if type(device).__module__.startswith("cupy"):
+        return f"cuda:{device.id}"
+    name = str(getattr(device, "_device", device))  # array-api-strict keeps it there
+    return name.replace("TFRT_CPU_", "cpu:")  # an older JAX does not know its CPUs by that name
+
+
+def _devices(xp: ModuleType) -> list[Any]:
+    try:
+        if compat.is_jax_namespace(xp):
+            return list(jax().devices())
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of devices that are tried and not there
+            return [d for d in xp.__array_namespace_info__().devices() if str(d) != "meta"]
+    except Exception:  # a list of devices is only there to help the message
+        return []
+
+
+def jax() -> ModuleType:
+    return importlib.import_module("jax")
+
+
+def first_line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
+def is_sparse(x: object) -> bool:
+    """Whether `x` is a sparse matrix of SciPy, CuPy or torch that can be computed with."""
+    return has_csr(x) or str(getattr(x, "layout", "")).startswith("torch.sparse_")
+
+
+def has_csr(x: object) -> bool:
+    return type(x).__module__.startswith(("scipy.sparse", "cupyx.scipy.sparse"))
+
+
+class Matrix:
+    """A matrix of ours that is no array of a library: it has a shape, a dtype and a place."""
+
+    shape: tuple[int, int]
+
+    @property
+    def dtype(self) -> Any:
+        """Of its values."""
+        raise NotImplementedError
+
+    @property
+    def place(self) -> Place:
+        """Where its values are."""
+        raise NotImplementedError
+
+    def move(self, place: Place) -> Matrix:
+        """The same in another library or on another device."""
+        raise NotImplementedError

@@ -1,0 +1,114 @@
+"""Dtypes, and full precision while numbers are worked with."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import math
+import traceback
+from collections.abc import Iterator
+from types import ModuleType
+from typing import Any
+
+import array_api_compat as compat
+import numpy as np
+
+from slce_xp._backend.places import Array, Place, first_line, jax, place_of
+
+
+def dtype_name(dtype: object) -> str:
+    """'float32' for any library's float32."""
+    if isinstance(dtype, (type, np.dtype)):  # np.float32 is a class, not a dtype
+        return np.dtype(dtype).name
+    return str(dtype).rpartition(".")[2]
+
+
+def factors_of(scale: float) -> tuple[float, float]:
+    """Two powers of two with the given product, one to apply before a matrix product, one after.
+
+    Neither overflows where their product would.
+    """
+    exponent = math.frexp(scale)[1] - 1
+    return math.ldexp(1.0, exponent // 2), math.ldexp(1.0, exponent - exponent // 2)
+
+
+def working_dtype(x: Array) -> Any:
+    """The dtype to compute in, or None where `x` has no real numbers.
+
+    float32 and float64 stay, shorter floats become float32, longer ones float64,
+    integers and booleans the library's default.
+    """
+    xp, device = place_of(x)
+    name = dtype_name(x.dtype)
+    if name in ("float32", "float64"):
+        return x.dtype
+    if name in ("float16", "bfloat16") or name.startswith("float8"):
+        return xp.float32
+    if name.startswith("float") or name == "longdouble":
+        return xp.float64
+    if xp.isdtype(x.dtype, ("bool", "integral")):
+        return xp.__array_namespace_info__().default_dtypes(device=device)["real floating"]
+    return None
+
+
+def longest_float(place: Place) -> Any:
+    """float64, or what a device has that cannot hold it."""
+    xp, device = place
+    kinds = xp.__array_namespace_info__().dtypes(device=device, kind="real floating")
+    return kinds.get("float64", xp.float32)
+
+
+@contextlib.contextmanager
+def computing(place: Place) -> Iterator[None]:
+    """What holds while numbers are worked with: full precision, and errors that say what to do.
+
+    Products keep the precision of their dtype: JAX on its own, and torch where it was allowed
+    to, multiply float32 in TF32 on GPUs that have it, which keeps three digits and makes a
+    Gram matrix useless. NumPy is quiet about overflow and infinity, which are reported as
+    errors of X. A library that runs out of memory raises MemoryError, whatever its own error is.
+    """
+    try:
+        with np.errstate(over="ignore", invalid="ignore"), _full_precision(place.xp):
+            yield
+    except Exception as error:
+        if not _is_out_of_memory(error):
+            raise
+        traceback.clear_frames(error.__traceback__)  # which would hold on to arrays
+        raise MemoryError(
+            f"{place} ran out of memory ({first_line(error)}). Free some, use float32 or set "
+            "max_memory, which is kept to from the start"
+        ) from None
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    # By name, so that no library need be imported; a plain MemoryError is our own.
+    return (
+        (isinstance(error, MemoryError) and type(error) is not MemoryError)
+        or type(error).__name__ == "OutOfMemoryError"
+        or "RESOURCE_EXHAUSTED" in str(error)
+    )
+
+
+@contextlib.contextmanager
+def _full_precision(xp: ModuleType) -> Iterator[None]:
+    if compat.is_jax_namespace(xp):
+        with jax().default_matmul_precision("highest"):
+            yield
+    elif compat.is_torch_namespace(xp):
+        backends = importlib.import_module("torch").backends
+        with contextlib.ExitStack() as restore:
+            for products in (backends.cuda.matmul, getattr(backends.mkldnn, "matmul", None)):
+                if hasattr(products, "fp32_precision"):
+                    _set_for_now(restore, products, "fp32_precision", "ieee")
+                elif hasattr(products, "allow_tf32"):  # torch before 2.9
+                    _set_for_now(restore, products, "allow_tf32", False)
+            yield
+    else:
+        yield
+
+
+def _set_for_now(restore: contextlib.ExitStack, owner: object, name: str, value: object) -> None:
+    before = getattr(owner, name)
+    if before != value:
+        restore.callback(setattr, owner, name, before)
+        setattr(owner, name, value)

@@ -1,0 +1,283 @@
+"""Sparse matrices of SciPy, CuPy and torch behind one interface."""
+
+from __future__ import annotations
+
+import importlib
+import warnings
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any
+
+import array_api_compat as compat
+import numpy as np
+
+from slce_xp._backend.places import NUMPY, Array, Matrix, Place, has_csr, place_of, place_of_sparse
+from slce_xp._backend.precision import factors_of
+from slce_xp._backend.transfer import from_host, move, to_host
+
+
+def copied(x: Array) -> Array:
+    """The same values in memory of their own."""
+    if isinstance(x, Sparse):
+        return x.copy()
+    xp, device = place_of(x)
+    return xp.asarray(x, copy=True, device=device)
+
+
+def take_rows(x: Array, positions: np.ndarray) -> Array:
+    """Rows of an array or a Sparse at positions that the host knows."""
+    if isinstance(x, Sparse):
+        return x.only(positions)
+    if len(positions) == x.shape[0]:
+        return x
+    place = place_of(x)
+    return place.xp.take(x, from_host(positions, place), axis=0)
+
+
+def join_rows(parts: list[Array]) -> Array:
+    """Blocks of rows below each other."""
+    if len(parts) == 1:
+        return parts[0]
+    if isinstance(parts[0], Sparse):
+        return Sparse.joined(parts)
+    return place_of(parts[0]).xp.concat(parts, axis=0)
+
+
+class Sparse(Matrix):
+    """A sparse matrix of any library, as far as the core needs one: ``dense @ sparse``.
+
+    Products are always a sparse matrix times a dense one, the kind that every library gets right.
+
+    Parameters
+    ----------
+    matrix : sparse matrix of SciPy, CuPy or torch, shape (n, d)
+        Made compressed rows when it is first computed with, if it is of another kind.
+    """
+
+    __array_ufunc__ = None  # NumPy leaves ``array @ sparse`` to us
+    __array_priority__ = 1000.0  # and so does CuPy
+
+    def __init__(self, matrix: Any, transposed: bool = False) -> None:
+        self._given = matrix
+        self._transposed = transposed
+
+    @cached_property
+    def _matrix(self) -> Any:
+        """As compressed rows: the same memory where it has them already."""
+        x = self._given
+        if self._is_compressed:
+            return x
+        return x.tocsr() if has_csr(x) else x.to_sparse_csr()
+
+    @property
+    def _is_compressed(self) -> bool:
+        x = self._given
+        return x.format == "csr" if has_csr(x) else str(x.layout) == "torch.sparse_csr"
+
+    @property
+    def stored(self) -> int:
+        """Stored entries."""
+        x = self._given
+        return int(x.nnz if has_csr(x) else x._nnz())
+
+    @property
+    def compressing_bytes(self) -> int:
+        """What compressed rows will take beside the matrix; 0 where it has them already."""
+        x = self._given
+        if self._is_compressed:
+            return 0
+        indices = getattr(x, "indices" if getattr(x, "format", "") == "csc" else "col", None)
+        # Of SciPy's others by way of objects; of torch's with long indices.
+        index = indices.dtype.itemsize if indices is not None else 64 if has_csr(x) else 16
+        return int(self.stored * (x.dtype.itemsize + index) + 8 * (x.shape[0] + 1))
+
+    @property
+    def shape(self) -> tuple[int, int]:  # type: ignore[override]
+        """Rows and columns."""
+        n, d = self._given.shape
+        return (int(d), int(n)) if self._transposed else (int(n), int(d))
+
+    @property
+    def values(self) -> Array:
+        """The stored values, shape (nnz,)."""
+        return self._matrix.data if has_csr(self._matrix) else self._matrix.values()
+
+    @property
+    def dtype(self) -> Any:
+        """Of the values."""
+        return self._given.dtype
+
+    @property
+    def place(self) -> Place:
+        """Where the values are."""
+        return place_of_sparse(self._given)
+
+    @property
+    def T(self) -> Sparse:  # noqa: N802 -- as arrays call it
+        """The transpose: the same memory."""
+        return Sparse(self._matrix, not self._transposed)
+
+    def __rmatmul__(self, dense: Array) -> Array:
+        """Multiply (b, n) by (n, d)."""
+        native = has_csr(self._matrix)
+        left = self._matrix
+        if not self._transposed:
+            left = left.T if native else left.t()
+        return (left @ dense.T).T
+
+    def rows(self, index: slice) -> Sparse:
+        """Some rows, where `can_slice` says so: torch has no slices of sparse matrices."""
+        matrix, start, stop = self._matrix, index.start, index.stop
+        if self.place != NUMPY:
+            return Sparse(matrix[start:stop])
+        pointers = matrix.indptr[start : stop + 1]
+        stored = slice(pointers[0], pointers[-1])
+        parts = (matrix.data[stored], matrix.indices[stored], pointers - pointers[0])
+        return Sparse(_views(type(matrix), parts, (stop - start, matrix.shape[1])))
+
+    def only(self, positions: np.ndarray) -> Sparse:
+        """The rows at some positions, a copy."""
+        if len(positions) == self.shape[0]:
+            return self
+        if has_csr(self._matrix):
+            return Sparse(self._matrix[from_host(positions, self.place)])
+        rows = self._matrix.to_sparse_coo().index_select(0, from_host(positions, self.place))
+        return Sparse(rows)
+
+    @classmethod
+    def joined(cls, parts: list[Sparse]) -> Sparse:
+        """Blocks of rows below each other, of SciPy or CuPy."""
+        package = type(parts[0]._matrix).__module__.partition(".sparse")[0]
+        stack = importlib.import_module(f"{package}.sparse").vstack
+        return cls(stack([part._matrix for part in parts], format="csr"))
+
+    @property
+    def can_slice(self) -> bool:
+        """Whether `rows` can be asked for."""
+        return has_csr(self._given)
+
+    def astype(self, dtype: Any) -> Sparse:
+        """With values of another dtype."""
+        if self.dtype == dtype:
+            return self
+        matrix = self._matrix
+        if not has_csr(matrix):
+            return Sparse(matrix.to(dtype), self._transposed)
+        # Not by its own `astype`, which copies the indices, too.
+        parts = (matrix.data.astype(dtype), matrix.indices, matrix.indptr)
+        make = _views if self.place == NUMPY else _compressed
+        return Sparse(make(type(matrix), parts, matrix.shape), self._transposed)
+
+    def copy(self) -> Sparse:
+        """The same in memory of its own."""
+        native = has_csr(self._matrix)
+        return Sparse(self._matrix.copy() if native else self._matrix.clone(), self._transposed)
+
+    def __mul__(self, factor: float) -> Sparse:
+        """With values times a number."""
+        return Sparse(self._matrix * factor, self._transposed)
+
+    def gram(
+        self, weights: Array | None, width: int, scale: float = 1.0, shift: Array | None = None
+    ) -> Array:
+        """ZᵀZ of weighted rows Z = scale·(X − shift), shape (d, d), dense.
+
+        Made of `width` of its rows at a time, as products with unit vectors: CuPy's product of two
+        sparse matrices is not to be relied on.
+        """
+        xp, _ = self.place
+        parts = []
+        for columns in self._shifted_columns(width, scale, shift):
+            if weights is not None:
+                columns = columns * weights
+            before, after = factors_of(scale)
+            product = columns @ self if scale == 1.0 else ((columns * before) @ self) * after
+            if shift is not None:
+                product -= xp.sum(columns, axis=1)[:, None] * (shift * scale)
+            parts.append(product)
+        return xp.concat(parts, axis=0)
+
+    def sum_squares(self, weights: Array, width: int, scale: float, shift: Array) -> Array:
+        """Σ w ‖z‖² of weighted rows z = scale·(x − shift), shape ()."""
+        xp, _ = self.place
+        columns = self._shifted_columns(width, scale, shift)
+        return sum(xp.sum((part * part) @ weights) for part in columns)
+
+    def _shifted_columns(self, width: int, scale: float, shift: Array | None) -> Iterator[Array]:
+        """All columns of scale·(X − shift), as the rows of dense arrays."""
+        for start in range(0, self.shape[1], width):
+            columns = self.columns(start, width)
+            if shift is not None:
+                columns = columns - shift[start : start + width][:, None]
+            yield columns if scale == 1.0 else columns * scale
+
+    def columns(self, start: int, width: int) -> Array:
+        """Some columns as the rows of a dense array, shape (width or less, n)."""
+        xp, device = self.place
+        d = self.shape[1]
+        units = xp.eye(min(width, d - start), d, k=start, dtype=self.dtype, device=device)
+        return units @ self.T
+
+    def row_squares(self) -> Array:
+        """Squared length of each row, shape (n,)."""
+        matrix, (_, d) = self._matrix, self.shape
+        xp, device = self.place
+        ones = xp.ones((d, 1), dtype=self.dtype, device=device)
+        squares = matrix.multiply(matrix) if has_csr(matrix) else matrix * matrix
+        return xp.reshape(squares @ ones, (-1,))
+
+    def parts(self) -> tuple[Array, Array, Array]:
+        """Values, column indices and row pointers."""
+        matrix = self._matrix
+        if has_csr(matrix):
+            return matrix.data, matrix.indices, matrix.indptr
+        return matrix.values(), matrix.col_indices(), matrix.crow_indices()
+
+    def first_not_finite(self) -> tuple[int, int, float] | None:
+        """Row, column and value of the first stored NaN or infinity."""
+        values, columns, pointers = map(to_host, self.parts())
+        wrong = np.flatnonzero(~np.isfinite(values))
+        if not wrong.shape[0]:
+            return None
+        row = int(np.searchsorted(pointers, wrong[0], side="right")) - 1
+        return row, int(columns[wrong[0]]), float(values[wrong[0]])
+
+    def move(self, place: Place) -> Sparse:
+        """The same in another library or on another device."""
+        if place == self.place:
+            return self
+        parts = tuple(move(part, place) for part in self.parts())
+        if compat.is_torch_namespace(place.xp):
+            values, columns, rows = parts
+            make = importlib.import_module("torch").sparse_csr_tensor
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta")
+                return Sparse(make(rows, columns, values, self.shape, check_invariants=False))
+        if compat.is_cupy_namespace(place.xp):
+            make = importlib.import_module("cupyx.scipy.sparse").csr_matrix
+        elif compat.is_numpy_namespace(place.xp):
+            make = importlib.import_module("scipy.sparse").csr_array
+        else:
+            raise TypeError(
+                f"backend must be 'numpy', 'cupy' or 'torch' for a sparse X; got {place}. Use one "
+                "of them, or a dense X"
+            )
+        return Sparse(make(parts, shape=self.shape))
+
+
+def _compressed(kind: Any, parts: tuple[Array, Array, Array], shape: tuple[int, int]) -> Any:
+    return kind(parts, shape=shape)
+
+
+def _views(kind: Any, parts: tuple[Array, Array, Array], shape: tuple[int, int]) -> Any:
+    """Compressed rows of SciPy in the memory of `parts`, of which its own way may make copies."""
+    matrix = kind(shape, dtype=parts[0].dtype)
+    matrix.data, matrix.indices, matrix.indptr = parts
+    return matrix
+
+
+def byte_count(x: Array) -> int:
+    """Bytes of a matrix."""
+    if isinstance(x, Sparse):
+        return sum(int(part.nbytes) for part in x.parts())
+    return int(getattr(x, "nbytes", 8 * x.shape[0] * x.shape[1]))  # array-api-strict has none

@@ -1,0 +1,125 @@
+"""How values move: to the host, from it, and between libraries and devices."""
+
+from __future__ import annotations
+
+import math
+from types import ModuleType
+from typing import Any
+
+import array_api_compat as compat
+import numpy as np
+
+from slce_xp._backend.places import Array, Matrix, Place, first_line, place_of
+from slce_xp._backend.precision import dtype_name
+
+
+def to_host(x: Array) -> np.ndarray:
+    """Read an array as NumPy: the one way values leave a device.
+
+    Every call waits for the device, so the number of calls is the number of host
+    synchronisations of a computation.
+    """
+    if isinstance(x, np.ndarray):
+        return x
+    if compat.is_cupy_array(x):
+        return x.get()  # type: ignore[no-any-return]
+    if compat.is_torch_array(x):
+        return _torch_to_host(x)
+    if not compat.is_jax_array(x):
+        x = compat.to_device(
+            x, compat.array_namespace(x).__array_namespace_info__().default_device()
+        )
+    return np.asarray(x)
+
+
+def read(*arrays: Array) -> list[np.ndarray]:
+    """Arrays of one dtype on the host, in double precision: all of them in one transfer."""
+    xp, _ = place_of(arrays[0])
+    flat = to_host(xp.concat([xp.reshape(a, (-1,)) for a in arrays])).astype(np.float64)
+    stops = np.cumsum([math.prod(a.shape) for a in arrays])
+    parts = np.split(flat, stops[:-1])
+    return [part.reshape(a.shape) for part, a in zip(parts, arrays, strict=True)]
+
+
+def _torch_to_host(x: Array) -> np.ndarray:
+    x = x.detach().cpu()
+    if str(x.dtype) == "torch.bfloat16":  # NumPy has no such type; float32 holds it exactly
+        x = x.float()
+    return x.numpy()  # type: ignore[no-any-return]
+
+
+def from_host(values: np.ndarray, place: Place, dtype: Any = None) -> Array:
+    """Put a NumPy array where `place` says; shares memory where the library can."""
+    xp, device = place
+    if compat.is_numpy_namespace(xp):
+        return xp.asarray(values, dtype=dtype)
+    # No other library has a foreign byte order or floats longer than float64.
+    native = (
+        np.dtype(np.float64) if values.dtype == np.longdouble else values.dtype.newbyteorder("=")
+    )
+    # Converted here, not over there: the device never holds both.
+    values = values.astype(native if dtype is None else dtype_name(dtype), copy=False)
+    if compat.is_torch_namespace(xp) and (
+        not values.flags.writeable or any(stride < 0 for stride in values.strides)
+    ):
+        # Torch refuses negative strides and warns that it could write to read-only memory.
+        values = values.copy()
+    try:
+        return xp.asarray(values, dtype=dtype, device=device)
+    except (TypeError, ValueError) as error:
+        if values.dtype != np.float64:
+            raise
+        raise TypeError(
+            f"{place} cannot hold float64 ({first_line(error)}); fit in single precision there, "
+            "with X.astype('float32')"
+        ) from error
+
+
+def move(x: Array, place: Place) -> Array:
+    """Bring an array of any library to `place`."""
+    if isinstance(x, Matrix):
+        return x.move(place)
+    here = place_of(x)
+    if here.xp is place.xp:
+        if here.device == place.device:
+            return x
+        return compat.to_device(x, place.device)
+    if _on_accelerator(x) and _is_accelerator(place):
+        # From one GPU library to another without a way through the host.
+        return compat.to_device(place.xp.from_dlpack(x), place.device)
+    return from_host(to_host(x), place)
+
+
+def _on_accelerator(x: Array) -> bool:
+    # CUDA's own and its managed memory: no other device's can be handed over.
+    return hasattr(x, "__dlpack_device__") and x.__dlpack_device__()[0] in (2, 13)
+
+
+def _is_accelerator(place: Place) -> bool:
+    return compat.is_cupy_namespace(place.xp) or "cuda" in str(place.device).lower()
+
+
+def row_slices_are_views(xp: ModuleType) -> bool:
+    """Whether some rows of a matrix can be multiplied without a copy: XLA may make one."""
+    return not compat.is_jax_namespace(xp)
+
+
+def column_slices_are_views(xp: ModuleType) -> bool:
+    """Whether some columns can be multiplied without a copy: CuPy makes them contiguous first."""
+    return not (compat.is_jax_namespace(xp) or compat.is_cupy_namespace(xp))
+
+
+def detached(x: Array) -> Array:
+    """`x` without its autograd history: a fit is not differentiated."""
+    return x.detach() if not isinstance(x, Matrix) and compat.is_torch_array(x) else x
+
+
+def without_rows(x: Array) -> Array:
+    """An array like `x` with no row at all: it tells what `x` would be elsewhere."""
+    xp, device = place_of(x)
+    return xp.empty((0, x.shape[1]), dtype=x.dtype, device=device)
+
+
+def draw_normal(seed: int, shape: tuple[int, ...], place: Place, dtype: Any) -> Array:
+    """Standard normal numbers, the same for every backend: drawn by NumPy and moved."""
+    return from_host(np.random.default_rng(seed).standard_normal(shape), place, dtype)

@@ -1,0 +1,159 @@
+"""Rows that are read block by block, the next block while the current one is worked on."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+
+from slce_xp import _backend
+from slce_xp._backend import Array, Place, Sparse
+from slce_xp._data.row_reader import RowReader
+from slce_xp._progress import Progress
+from slce_xp.core.rows import BlockRows, first_not_finite
+
+# Bytes of a block that is read if nothing else is planned: enough for a disk and fast products.
+READ_BLOCK = 2**24
+# Positions in X from which rows are probed.
+PROBE_SPOTS = 8
+
+
+class FileRows(BlockRows):
+    """Rows of a `RowReader`.
+
+    Parameters
+    ----------
+    reader : RowReader, shape (n, d)
+    place : Place
+        Where to compute: blocks are moved there, one at a time.
+    read_rows : int
+        Rows of a block; 0 for as many as suit a disk.
+    panel_rows : int
+        Rows that the Gram form may hold.
+    dtype : optional
+        Dtype to compute in; chosen by the dtype of the reader by default.
+    progress : Progress, optional
+    kept : numpy.ndarray of int, optional
+        Positions of the rows to read, ascending; all by default.
+    """
+
+    by_rows = True
+
+    def __init__(
+        self,
+        reader: RowReader,
+        place: Place,
+        read_rows: int = 0,
+        panel_rows: int = 1,
+        dtype: Any = None,
+        progress: Progress | None = None,
+        kept: np.ndarray | None = None,
+    ) -> None:
+        reader = reader if kept is None else reader.only(kept)
+        dtype = dtype or _backend.working_dtype(_backend.move(_backend.without_rows(reader), place))
+        super().__init__(reader.shape, place, dtype, progress, kept)
+        self._reader = reader
+        self.is_sparse = reader.is_sparse
+        read_rows = read_rows or max(1, READ_BLOCK // max(1, 8 * self.d))
+        chunk = reader.chunk_rows
+        self._read_rows = read_rows // chunk * chunk if chunk <= read_rows else read_rows
+        self._panel_rows = max(panel_rows, read_rows)
+
+    def rows(self, index: slice) -> Array:
+        """The rows of a slice, read now."""
+        return self._put(self._reader.read(index))
+
+    def _put(self, rows: Array) -> Array:
+        if isinstance(rows, Sparse):
+            return rows.move(self.place).astype(self.dtype)
+        rows = _backend.from_host(rows, self.place) if isinstance(rows, np.ndarray) else rows
+        return self.place.xp.astype(_backend.move(rows, self.place), self.dtype, copy=False)
+
+    def row_blocks(self, made: int) -> Iterator[slice]:
+        """Slices of rows as they are read, whatever a term allocates."""
+        return iter(_within(slice(0, self.n), self._read_rows) or [slice(0, 0)])
+
+    def probe(self, count: int) -> Array:
+        """A few rows from each of several positions, no more than a block."""
+        count = min(count, self._read_rows)
+        spots = max(1, min(PROBE_SPOTS, count))
+        length = min(max(1, count // spots), max(1, self.n // spots))
+        starts = [(self.n - length) * i // max(1, spots - 1) for i in range(min(spots, self.n))]
+        runs = [self.rows(slice(start, start + length)) for start in starts]
+        return self.place.xp.concat(runs, axis=0)
+
+    def _read(self, blocks: list[slice]) -> Generator[tuple[slice, Array]]:
+        self.progress.begin_pass(blocks[-1].stop - blocks[0].start, self.n)
+        # Leaving this, in whatever way, waits for the one read that may be under way.
+        with ThreadPoolExecutor(1, "slce_xp-reader") as reader:
+            coming = reader.submit(self._reader.read, blocks[0])
+            for count, block in enumerate(blocks, 1):
+                rows = coming.result()
+                if count < len(blocks):
+                    coming = reader.submit(self._reader.read, blocks[count])
+                else:
+                    del coming  # it holds the rows, too
+                held = [self._put(rows)]
+                del rows
+                yield block, held.pop()
+                self.progress.read(block.stop - block.start, count, len(blocks))
+
+    def outer(self, centred: Callable[[Array], Array]) -> Array:
+        """R·Rᵀ of rows R = centred(rows), shape (n, n).
+
+        Some rows are held while all after them are read: p such panels take p / 2 passes over X.
+        """
+        panels = []  # products of each panel with the rows from its own on
+        for panel in _within(slice(0, self.n), self._panel_rows):
+            held: list[Array] = []  # as they were read: joined they would be there twice
+            with contextlib.closing(self._read(_within(panel, self._read_rows))) as blocks:
+                for _, rows in blocks:
+                    held.append(centred(rows))
+                    del rows
+            strips = [[left @ right.T for right in held[i:]] for i, left in enumerate(held)]
+            rest = _within(slice(panel.stop, self.n), self._read_rows)
+            if rest:
+                with contextlib.closing(self._read(rest)) as blocks:
+                    for _, rows in blocks:
+                        right = centred(rows)
+                        del rows
+                        for left, strip in zip(held, strips, strict=True):
+                            strip.append(left @ right.T)
+                        del right
+            joined = [self.place.xp.concat(strip, axis=1) for strip in strips]
+            panels.append(_mirrored(joined, self.place))
+        return _mirrored(panels, self.place)
+
+    def raise_if_not_finite(self) -> None:
+        """Raise ValueError for the first NaN or infinity."""
+        with self.reading(0) as blocks:
+            for block, rows in blocks:
+                found = first_not_finite(rows)
+                if found is not None:
+                    row, column, value = found
+                    raise self._not_finite(block.start + row, column, value)
+
+
+def _within(rows: slice, step: int) -> list[slice]:
+    return [slice(i, min(i + step, rows.stop)) for i in range(rows.start, rows.stop, step)]
+
+
+def _mirrored(strips: list[Array], place: Place) -> Array:
+    """A symmetric matrix from strips of its rows, each from its own diagonal block on.
+
+    Columns to the right of the last strip's block are not part of the symmetry.
+    """
+    lines = []
+    start = 0
+    for i, strip in enumerate(strips):
+        stop = start + strip.shape[0]
+        line, above = [strip], start
+        for other in reversed(strips[:i]):
+            above -= other.shape[0]
+            line.insert(0, other[:, start - above : stop - above].T)
+        lines.append(place.xp.concat(line, axis=1))
+        start = stop
+    return place.xp.concat(lines, axis=0)

@@ -1,0 +1,38 @@
+"""Errors that name the parameter at fault."""
+
+from __future__ import annotations
+
+import math
+from typing import TypeVar
+
+E = TypeVar("E", bound=Exception)
+
+
+def invalid(parameter: str, message: str) -> ValueError:
+    """A ValueError with the name of a parameter as its attribute ``parameter``."""
+    return _naming(parameter, ValueError(message))
+
+
+def wrong_type(parameter: str, message: str) -> TypeError:
+    """A TypeError with the name of a parameter as its attribute ``parameter``."""
+    return _naming(parameter, TypeError(message))
+
+
+def _naming(parameter: str, error: E) -> E:
+    error.parameter = parameter  # type: ignore[attr-defined]
+    return error
+
+
+def not_finite(row: int, column: int, value: float) -> ValueError:
+    """The error for NaN or infinity in X."""
+    kind = "NaN" if math.isnan(value) else "infinity"
+    return invalid(
+        "X",
+        f"X must be finite; found {kind} at row {row}, column {column}. "
+        "Remove such rows or columns, or impute them first",
+    )
+
+
+def too_large(dtype: str) -> ValueError:
+    """The error for finite numbers whose squares overflow."""
+    return invalid("X", f"X must be small enough for sums of squares in {dtype}. Scale X down")

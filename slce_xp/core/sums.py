@@ -1,0 +1,245 @@
+"""The centroid scatter-add: sums of rows by class."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from slce_xp import _backend
+from slce_xp._backend import Array, Sparse
+from slce_xp.core.rows import DenseRows, SparseRows, open_array
+
+# Up to so many classes are summed by one product with a one-hot matrix.
+ONE_HOT_CLASSES = 64
+# More classes are summed in pieces of so many rows in class order.
+PIECE_ROWS = 512
+# Under a tracing compiler: classes per one-hot product.
+TRACED_CLASSES = 256
+
+
+def class_sums(x: Any, codes: Any, n_classes: int, /, *, weights: Any = None) -> Array:
+    r"""Sum the rows of each class.
+
+    .. math:: s_j = \sum_{i:\, c_i = j} w_i x_i
+
+    The result is deterministic on every device: no atomic additions, but products with one-hot
+    matrices, of blocks of rows if there are few classes and of rows in class order if there are
+    many. Neither an (n, K) matrix nor a copy of `x` is allocated.
+
+    Parameters
+    ----------
+    x : array, or sparse matrix of SciPy, CuPy or torch, shape (n, d)
+    codes : array of int, shape (n,)
+        The class of each row, from 0 to K − 1. Rows with the code K are left out.
+    n_classes : int
+        K.
+    weights : array, shape (n,), optional
+        Weight of each row; ones by default.
+
+    Returns
+    -------
+    array, shape (K, d)
+        In the library, on the device and of the floating dtype of `x`. Integers become the
+        library's default floating dtype.
+
+    Notes
+    -----
+    Works under ``jax.jit`` (with `n_classes` static) and ``torch.compile``: `codes` are then not
+    checked, and more than 64 classes take time proportional to n·d·K.
+
+    Examples
+    --------
+    >>> import array_api_strict as xp
+    >>> from slce_xp.core import class_sums
+    >>> x = xp.asarray([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
+    >>> class_sums(x, xp.asarray([1, 0, 1]), 2)
+    Array([[3., 4.],
+           [6., 8.]], dtype=array_api_strict.float64)
+    """
+    if _backend.is_traced(x) or _backend.is_traced(codes):
+        return _traced_sums(x, codes, n_classes, weights)
+    rows = open_array(Sparse(x) if _backend.is_sparse(x) else x)
+    host = np.asarray(_backend.to_host(codes) if _backend.is_array(codes) else codes)
+    if host.shape != (rows.n,):
+        raise ValueError(f"codes must have shape ({rows.n},), one for each row; got {host.shape}")
+    low, high = host.min(initial=0), host.max(initial=0)
+    if host.dtype.kind not in "iub" or low < 0 or high > n_classes:
+        raise ValueError(f"codes must be integers from 0 to n_classes = {n_classes}; got {codes!r}")
+    if weights is not None and _backend.is_array(weights):
+        weights = _backend.to_host(weights)
+    height = n_classes + int(high == n_classes)
+    return sum_rows_by_code(rows, host, height, weights)[:n_classes, :]
+
+
+def sum_rows_by_code(
+    rows: DenseRows | SparseRows, codes: np.ndarray, height: int, weights: np.ndarray | None
+) -> Array:
+    """Sum the rows of each code, times their weights, (n, d) ↦ (height, d)."""
+    if is_few(height, rows.d, rows.is_sparse):
+        on_device = rows.put_codes(codes), rows.put(weights)
+
+        def kernel(block: Array, codes: Array, weights: Array | None) -> tuple[Array]:
+            return (sum_block(block, codes, height, weights),)
+
+        return rows.map_rows(kernel, one_hot_width(height, rows.is_sparse), *on_device)[0]
+    return sum_many(rows, codes, height, weights)
+
+
+def is_few(height: int, d: int, is_sparse: bool) -> bool:
+    """Whether codes are summed by a one-hot product.
+
+    It costs more with every class. Sparse rows cannot be gathered everywhere; columns, which can,
+    cost more with every feature.
+    """
+    return height <= max(ONE_HOT_CLASSES + 1, d if is_sparse else 0)
+
+
+def one_hot_width(height: int, is_sparse: bool) -> int:
+    """Numbers per row that a one-hot product allocates: the matrix, its mask and its copy."""
+    return height * (2 if is_sparse else 1) + -(-height // 4)
+
+
+def one_hot(codes: Array, height: int, like: Array) -> Array:
+    """Row j marks the samples of code j: (height, n), on the device and of the dtype of `like`."""
+    xp, device = _backend.place_of(like)
+    return xp.astype(xp.arange(height, device=device)[:, None] == codes[None, :], like.dtype)
+
+
+def sum_block(
+    rows: Array, codes: Array, height: int, weights: Array | None, scale: float = 1.0
+) -> Array:
+    """Sum the rows of a block by code, times weights and scale, (m, d) ↦ (height, d)."""
+    if is_few(height, rows.shape[1], isinstance(rows, Sparse)):
+        marks = one_hot(codes, height, rows)
+        return scaled_product(marks if weights is None else marks * weights, rows, scale)
+    # The codes that this block has, then zeros for all others.
+    present, local = np.unique(_backend.to_host(codes), return_inverse=True)
+    host = None if weights is None else _backend.to_host(weights)
+    sums = sum_many(open_array(rows), local, present.shape[0], host, scale=scale)
+    return placed(sums, present, height)
+
+
+def sum_many(
+    rows: DenseRows | SparseRows,
+    codes: np.ndarray,
+    height: int,
+    weights: np.ndarray | None,
+    shift: Array | None = None,
+    scale: float = 1.0,
+) -> Array:
+    """Sum scale·(rows − shift) by very many codes; sparse rows are not shifted."""
+    counts = np.bincount(codes, minlength=height)
+    if isinstance(rows, SparseRows):
+        return _sum_columns(rows, codes, counts, weights, scale)
+    return _sum_in_class_order(rows, codes, counts, shift, weights, scale)
+
+
+def scaled_product(left: Array, rows: Array, scale: float) -> Array:
+    """Multiply left by scale·rows, a factor before and one after: neither overflows."""
+    if scale == 1.0:
+        return left @ rows
+    before, after = _backend.factors_of(scale)
+    product = (left * before) @ rows
+    product *= after
+    return product
+
+
+def placed(rows: Array, positions: np.ndarray, height: int) -> Array:
+    """Rows at their positions among `height` rows, zeros elsewhere: (j, ...) ↦ (height, ...)."""
+    place = _backend.place_of(rows)
+    xp, device = place
+    nothing = xp.zeros((1, *rows.shape[1:]), dtype=rows.dtype, device=device)
+    index = np.full(height, rows.shape[0])
+    index[positions] = np.arange(rows.shape[0])
+    return xp.take(xp.concat([rows, nothing], axis=0), _backend.from_host(index, place), axis=0)
+
+
+def _sum_in_class_order(
+    rows: DenseRows,
+    codes: np.ndarray,
+    counts: np.ndarray,
+    shift: Array | None,
+    weights: np.ndarray | None,
+    scale: float,
+) -> Array:
+    """Class sums without an n × K matrix: rows are gathered class by class.
+
+    A piece is a run of whole classes with at most `length` rows, or a part of one larger
+    class; its one-hot matrix is no larger than length × length whatever K is. Pieces are
+    padded to few distinct shapes, which spares compiling backends a program per piece.
+    """
+    xp, _ = rows.place
+    length = max(2, min(PIECE_ROWS, rows.block_length(rows.d)))  # 1 would never end
+    order = np.argsort(codes, kind="stable")
+    partial_sums = []
+    owners = []  # the class of each useful row of the partial sums
+    useful = []  # and its position among them all
+    height = 0
+    for start, stop in _pieces(counts, length):
+        members = order[start:stop]
+        first = codes[members[0]]
+        n_classes = int(codes[members[-1]] - first) + 1
+        width = 1 << (n_classes - 1).bit_length()
+        padding = (0, length - members.shape[0])
+        block = rows.gather(_backend.from_host(np.pad(members, padding), rows.place))
+        block = block if shift is None else block - shift
+        local = np.pad(codes[members] - first, padding, constant_values=length)  # no such row
+        marks = one_hot(_backend.from_host(local, rows.place), width, block)
+        if weights is not None:
+            marks = marks * rows.put(np.pad(weights[members], padding))
+        partial_sums.append(scaled_product(marks, block, scale))
+        owners.append(np.arange(first, first + n_classes))
+        useful.append(np.arange(height, height + n_classes))
+        height += width
+    index = _backend.from_host(np.concatenate(useful), rows.place)
+    sums = xp.take(xp.concat(partial_sums, axis=0), index, axis=0)
+    owner = np.concatenate(owners)
+    if owner.shape[0] == counts.shape[0]:
+        return sums
+    # Large classes came in parts: sum the parts, which are far fewer than the rows.
+    return _sum_in_class_order(DenseRows(sums), owner, np.bincount(owner), None, None, 1.0)
+
+
+def _sum_columns(
+    rows: SparseRows,
+    codes: np.ndarray,
+    counts: np.ndarray,
+    weights: np.ndarray | None,
+    scale: float,
+) -> Array:
+    """The same for sparse data with more classes than features: some dense columns at a time."""
+    xp, _ = rows.place
+    whole, width = rows.rows(slice(0, rows.n)), rows.block_length(rows.n)
+    parts = []
+    for start in range(0, rows.d, width):
+        columns = DenseRows(whole.columns(start, width).T)
+        parts.append(_sum_in_class_order(columns, codes, counts, None, weights, scale))
+    return xp.concat(parts, axis=1)
+
+
+def _pieces(counts: np.ndarray, length: int) -> Iterator[tuple[int, int]]:
+    """Cut the rows in class order: whole classes up to `length` rows, or parts of one."""
+    ends = np.cumsum(counts)
+    start = 0
+    while start < ends[-1]:
+        whole = np.searchsorted(ends, start + length, side="right")  # classes that end in reach
+        if whole and ends[whole - 1] > start:
+            stop = int(ends[whole - 1])
+        else:
+            stop = start + length  # the class at `start` is larger than a piece
+        yield start, stop
+        start = stop
+
+
+def _traced_sums(x: Array, codes: Array, n_classes: int, weights: Any) -> Array:
+    """Class sums with static shapes, whose values cannot be read."""
+    xp, device = _backend.place_of(x)
+    x = xp.astype(x, _backend.working_dtype(x), copy=False)
+    parts = []
+    for start in range(0, n_classes, TRACED_CLASSES):
+        labels = xp.arange(start, min(start + TRACED_CLASSES, n_classes), device=device)
+        marks = xp.astype(labels[:, None] == codes[None, :], x.dtype)
+        parts.append((marks if weights is None else marks * weights) @ x)
+    return parts[0] if len(parts) == 1 else xp.concat(parts, axis=0)
