@@ -117,7 +117,7 @@ def test_the_first_number_that_is_not_finite_is_located(xp, monkeypatch, case, r
     bad = X.copy()
     for row, column, value in entries:
         bad[row, column] = value
-    with pytest.raises(ValueError, match=f"^X must be finite; the first {where}.*impute"):
+    with pytest.raises(ValueError, match=f"^X must be finite; found {where}.*impute"):
         slce_xp.fit(xp.array(bad), CODES)
 
 
