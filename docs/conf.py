@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).parent
-# The package and the benchmarks' data sets of this checkout; the extension and the examples' data.
+# The package of this checkout, and the extension site_parts.
 sys.path[:0] = [str(HERE.parent), str(HERE)]
 
 import slce_xp  # noqa: E402
@@ -27,7 +27,7 @@ templates_path = ["_templates"]
 nitpicky = True
 smartquotes = False  # "positive" is a value, to be typed as it stands
 
-# Docstrings: numpydoc's sections tell the types, so signatures need not.
+# Docstrings: numpydoc's sections state the types, so signatures need not.
 autodoc_typehints = "none"
 autodoc_member_order = "bysource"
 autosummary_filename_map = {"slce_xp.Plan": "slce_xp.Plan-class"}  # not slce_xp.plan on a Mac
@@ -55,7 +55,7 @@ sphinx_gallery_conf = {
     "download_all_examples": False,
     "remove_config_comments": True,
     "show_signature": False,
-    "capture_repr": (),  # what is printed, not what a drawing function returns
-    "min_reported_time": 10**6,  # seconds: how long a page took is of no use to its reader
+    "capture_repr": (),  # what is printed, not what a plotting function returns
+    "min_reported_time": 10**6,  # seconds: never show how long a page took
     "write_computation_times": False,
 }

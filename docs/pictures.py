@@ -1,6 +1,6 @@
-"""Draw the README's pictures: ``python docs/pictures.py`` (extra ``demo``).
+"""Draw the plots of the README and the guide: ``python docs/pictures.py`` (extra ``demo``).
 
-Needs no network: the data sets come with scikit-learn. The same pictures on every run.
+Needs no network: the data sets come with scikit-learn. Every run draws the same plots.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ DIGITS = (3, 6, 9)  # of all triples those for which SLCE gains most over PCA, a
 
 
 def embedding() -> Figure:
-    """Three digits that PCA mixes, by SLCE and by PCA."""
+    """Draw three digits that PCA mixes, by SLCE and by PCA."""
     X, y = load_digits(return_X_y=True)
     chosen = np.isin(y, DIGITS)
     X, y = X[chosen], y[chosen]
@@ -46,10 +46,10 @@ def embedding() -> Figure:
 
 
 def spectrum() -> Figure:
-    """More components than lower the loss: eigenvalues and what they do to it."""
+    """Draw the eigenvalues and the loss of more components than lower the loss."""
     wine = load_wine()
     with warnings.catch_warnings():
-        # That not all of them lower the loss is what the picture is about.
+        # The plot shows that not all of them lower the loss.
         warnings.filterwarnings("ignore", message="n_components=")
         model = slce_xp.fit(scale(wine.data), wine.target, 8)
     figure = Figure((WIDTH, 3.8), layout="constrained")
@@ -60,7 +60,7 @@ def spectrum() -> Figure:
 
 
 def loadings() -> Figure:
-    """Components of images as images, of measurements by their names."""
+    """Draw components of images as images, and loadings of named measurements."""
     digits = slce_xp.fit(*load_digits(return_X_y=True))
     wine = load_wine()
     cultivars = slce_xp.fit(scale(wine.data), wine.target)
@@ -77,14 +77,14 @@ def loadings() -> Figure:
 
 
 def save(figure: Figure, path: Path) -> None:
-    """As PNG of 128 colours, a third of the size and no worse to look at."""
+    """Save as PNG with 128 colours: a third of the size without a visible difference."""
     buffer = io.BytesIO()
     figure.savefig(buffer, dpi=120, facecolor="white")
     Image.open(buffer).convert("RGB").quantize(128).save(path, optimize=True)
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Draw all of them."""
+    """Draw all plots."""
     parser = argparse.ArgumentParser(description=__doc__)
     default = Path(__file__).parent / "images"
     parser.add_argument("--output", type=Path, default=default, help="a folder (docs/images)")

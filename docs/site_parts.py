@@ -1,4 +1,4 @@
-"""What this site needs of Sphinx beside its extensions: equations as MathML, the command's help."""
+"""Sphinx extension of this site: equations as MathML, and the help of the command."""
 
 import os
 import subprocess
@@ -10,12 +10,12 @@ from latex2mathml.converter import convert
 
 
 class CommandHelp(Directive):
-    """The help of the command ``slce-xp``, or of one of its parts, as it is printed."""
+    """Directive that shows the help of ``slce-xp`` or of one of its subcommands."""
 
     optional_arguments = 1
 
     def run(self):
-        """Run the command for its help, which is thus never out of date."""
+        """Run the command for its help, so that the page is never out of date."""
         command = [sys.executable, "-m", "slce_xp", *self.arguments, "--help"]
         plain = {**os.environ, "COLUMNS": "88", "NO_COLOR": "1"}
         done = subprocess.run(command, capture_output=True, text=True, env=plain)
@@ -25,20 +25,20 @@ class CommandHelp(Directive):
 
 
 def visit_inline(writer, node):
-    """An equation within a line: every browser of these years draws MathML by itself."""
+    """Write an inline equation as MathML, which current browsers render natively."""
     writer.body.append(convert(node.astext()))
     raise nodes.SkipNode
 
 
 def visit_block(writer, node):
-    """An equation on a line of its own, which scrolls where the screen is too narrow."""
+    """Write a display equation, which scrolls if the screen is too narrow."""
     equation = convert(node.astext(), display="block")
     writer.body.append(f'<div class="equation">{equation}</div>\n')
     raise nodes.SkipNode
 
 
 def setup(app):
-    """Enter them in Sphinx."""
+    """Register the renderer and the directive."""
     app.add_html_math_renderer("mathml", (visit_inline, None), (visit_block, None))
     app.add_directive("command-help", CommandHelp)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

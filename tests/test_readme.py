@@ -1,4 +1,4 @@
-"""The README is true: its snippets run, in their order, and print what it shows."""
+"""README and guides are true: their snippets run, in order, and print what is shown."""
 
 import contextlib
 import io
@@ -9,17 +9,40 @@ import shlex
 import subprocess
 import sys
 import tomllib
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import slce_xp
 
+ROOT = Path(__file__).parent.parent
+README = ROOT / "README.md"
+PAGES = [README, *sorted((ROOT / "docs").glob("*.md"))]
+NOT_RUN = "<!-- core: not run yet -->\n"  # before a block that needs what is not there yet
+# The libraries that a page imports: a page that is not here has no snippet to run.
+NEEDED = {
+    "README": {"sklearn", "torch"},
+    "command": {"matplotlib", "pandas", "sklearn"},
+    "fitting": set(),
+    "gpu": {"torch"},
+    "index": {"sklearn"},
+    "large_data": {"dask", "sklearn"},
+    "plots": {"matplotlib"},
+    "scikit_learn": {"pandas", "sklearn", "torch"},
+}
 
-@pytest.fixture
-def blocks(request):
-    text = (request.config.rootpath / "README.md").read_text(encoding="utf-8")
-    return re.findall(r"```(\w+)\n(.*?)```", text, flags=re.DOTALL)
+
+def blocks(page):
+    """Return (language, code) of the fenced blocks of a page that are to be run."""
+    text = page.read_text(encoding="utf-8")
+    fenced = r"^(<!--[^\n]*-->\n)?```(\w+)\n(.*?)^```$"
+    found = re.findall(fenced, text, flags=re.DOTALL | re.MULTILINE)
+    return [(language, code) for mark, language, code in found if mark != NOT_RUN]
+
+
+def stem(path):
+    return path.stem
 
 
 def run_python(code, variables):
@@ -44,47 +67,62 @@ def run_command(line, root):
     return done.stdout
 
 
-def test_snippets_run_and_print_what_is_shown(blocks, request, tmp_path, monkeypatch):
-    for library in ("anndata", "dask", "torch"):
-        pytest.importorskip(library, reason="the README shows it")
+@pytest.mark.parametrize("page", [page for page in PAGES if page.stem in NEEDED], ids=stem)
+def test_snippets_run_and_print_what_is_shown(page, tmp_path, monkeypatch):
+    for library in sorted(NEEDED[page.stem]):
+        pytest.importorskip(library, reason="the page shows it")
     monkeypatch.chdir(tmp_path)
-    variables, printed, ran = {}, "", []
-    for language, code in blocks:
+    variables, printed, ran = {}, "", 0
+    for language, code in blocks(page):
         if language == "text":
             assert printed == code
             printed = ""
         elif language == "python":
             printed += run_python(code, variables)
-            ran.append(language)
+            ran += 1
         elif code.startswith("slce-xp"):
             lines = code.replace("\\\n", "").splitlines()
-            printed += "".join(run_command(line, request.config.rootpath) for line in lines)
-            ran.append(language)
+            printed += "".join(run_command(line, ROOT) for line in lines)
+            ran += 1
     assert not printed
-    assert {"python", "sh"} <= set(ran)
+    assert ran > 0
 
 
-def test_make_targets_exist(request):
-    root = request.config.rootpath
-    text = (root / "README.md").read_text(encoding="utf-8")
-    makefile = (root / "Makefile").read_text(encoding="utf-8")
+def test_every_page_with_snippets_is_run():
+    with_python = {page.stem for page in PAGES if any(kind == "python" for kind, _ in blocks(page))}
+    assert with_python == set(NEEDED)
+    commands = [page.stem for page in PAGES for _, code in blocks(page) if code[:8] == "slce-xp "]
+    assert commands == ["command"]
+
+
+def test_the_readme_is_short():
+    assert len(README.read_text(encoding="utf-8").splitlines()) <= 200
+
+
+def test_make_targets_exist():
+    text = "".join(page.read_text(encoding="utf-8") for page in PAGES)
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     named = set(re.findall(r"(?:^|`)make\s+([\w-]+)", text, flags=re.MULTILINE))
-    assert {"demo", "test", "docs", "paper"} <= named  # in blocks, in a line, across two lines
+    assert {"demo", "test", "docs", "paper", "gpu-check"} <= named  # in blocks, in a line
     for target in named:
         assert re.search(rf"^{target}:", makefile, flags=re.MULTILINE), target
+    top = README.read_text(encoding="utf-8").partition("## Quick start")[0]
+    assert "\nmake demo " in top
+    assert "\nmake test " in top
 
 
-def test_extras_exist(request):
-    root = request.config.rootpath
-    project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+def test_extras_exist():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     known = set(project["optional-dependencies"])
-    sources = [root / "README.md", root / "CHANGELOG.md", *(root / "slce_xp").rglob("*.py")]
+    sources = [*PAGES, ROOT / "CHANGELOG.md", *(ROOT / "slce_xp").rglob("*.py")]
     text = "".join(path.read_text(encoding="utf-8") for path in sources)
     named = re.findall(r"(?:slce-xp|\.)\[([a-z][\w,-]*)\]'", text)
     assert {"cli", "html", "plot", "sklearn"} <= set(named)
     assert {extra for entry in named for extra in entry.split(",")} <= known
-    listed = re.search(r"Further extras: (.+?)\.\n", text, flags=re.DOTALL)[1]
-    assert {*re.findall(r"`([\w-]+)`", listed), "cli", "demo"} == known  # demo: make demo has it
+    table = README.read_text(encoding="utf-8").partition("| extra | adds |\n|---|---|\n")[2]
+    rows = table.partition("\n\n")[0].splitlines()
+    listed = [extra for row in rows for extra in re.findall(r"`([\w-]+)`", row.split("|")[1])]
+    assert sorted(listed) == sorted(known)
 
 
 def share_right(seen, y, unseen, truth):
@@ -93,12 +131,12 @@ def share_right(seen, y, unseen, truth):
     return KNeighborsClassifier(5).fit(seen, y).score(unseen, truth)
 
 
-def test_the_digits_of_the_picture_are_those_for_which_the_methods_differ_most(request):
+def test_the_digits_of_the_plot_are_those_for_which_the_methods_differ_most():
     datasets = pytest.importorskip("sklearn.datasets")
     from sklearn.decomposition import PCA
     from sklearn.model_selection import train_test_split
 
-    text = (request.config.rootpath / "docs" / "pictures.py").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "pictures.py").read_text(encoding="utf-8")
     shown = tuple(
         map(int, re.search(r"^DIGITS = \((\d), (\d), (\d)\)", text, re.MULTILINE).groups())
     )
