@@ -32,6 +32,11 @@ def gram_of(rows: Array) -> Array:
     return rows.T @ rows  # one array twice: NumPy calls SYRK, half the work
 
 
+def eps_of(x: Array) -> float:
+    """The spacing of the floating dtype of an array at 1."""
+    return float(np.finfo(_backend.dtype_name(x.dtype)).eps)
+
+
 def zero_level(square: float, dtype: Any) -> float:
     """Magnitude up to which an eigenvalue of M may be nothing but rounding.
 
@@ -117,7 +122,7 @@ def fix_signs(vectors: Array) -> Array:
     return xp.where(leading < 0, -vectors, vectors)
 
 
-def orthonormal(vectors: Array) -> Array:
+def orthonormal_columns(vectors: Array, /) -> Array:
     """Orthonormal columns by QR, each with the direction of the column it came from."""
     xp, _ = _backend.place_of(vectors)
     q, r = _backend.qr(vectors)
@@ -148,7 +153,7 @@ def splice_null_space(
     xp, device = _backend.place_of(values)
     # Twice is enough: once for the projection, once for what rounding left of it.
     for _ in range(2):
-        null = orthonormal(null - vectors @ (vectors.T @ null))
+        null = orthonormal_columns(null - vectors @ (vectors.T @ null))
     zeros = xp.zeros(null.shape[1], dtype=values.dtype, device=device)
     return (
         xp.concat([values[:positive], zeros, values[positive:]]),

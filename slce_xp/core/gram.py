@@ -11,16 +11,15 @@ from slce_xp._backend import Array, read
 from slce_xp.core import eigen
 from slce_xp.core.eigen import gram_of
 from slce_xp.core.operators import CentroidOperator
+from slce_xp.core.refine import KnownPairs, refine, refine_null
 from slce_xp.core.resolve import Resolved, leading, resolve
 from slce_xp.core.solution import Request, Solution
 
 # Eigenvalues of T that the ridge adds no more of itself to are as good as Rayleigh quotients, which
 # cost another pass.
 TRUSTED_GROWTH = 16.0
-# A vector a = Xᵀu is rounded relative to ‖X‖·‖u‖. If that exceeds this bound, or residuals do in
-# multiples of eps·tr S_t, the vectors are refined.
-LONGEST, LARGEST_RESIDUAL = 32.0, 64.0
-MOST_REFINEMENTS = 3
+# A vector a = Xᵀu is rounded relative to ‖X‖·‖u‖: if that exceeds this bound, it is refined.
+LONGEST = 32.0
 
 
 def solve(operator: CentroidOperator, request: Request) -> Solution:
@@ -60,10 +59,10 @@ def solve(operator: CentroidOperator, request: Request) -> Solution:
         )
         trusted = growth <= TRUSTED_GROWTH
         # With more samples than features G is singular, and small values are those of the ridge.
-        eps = float(np.finfo(_backend.dtype_name(values.dtype)).eps)
+        eps = eigen.eps_of(values)
         least = level if n <= d else max(level, math.sqrt(eps) * square)
         if known.min() > least and lengths.min() > 0.5 and (n <= d or trusted.all()):
-            found = Resolved.certain(known, eigen.orthonormal(vectors))
+            found = Resolved.certain(known, eigen.orthonormal_columns(vectors))
             if not trusted.all():
                 found = resolve(operator, found.vectors, square).or_known(known, trusted)
             if found.bounds()[0] == k:
@@ -73,8 +72,10 @@ def solve(operator: CentroidOperator, request: Request) -> Solution:
                 if values.shape[0] < n:
                     values, weights = _backend.largest_eigenpairs(matrix, n)
                     images = _Images(operator, factor, values, weights)
-                values, vectors, converged = images.refine(found.vectors, square)
-                return Solution(values, vectors, (k, k), converged=converged)
+                refined = refine(operator, images.known, found.vectors, square)
+                known = np.where(trusted, known, read(refined.values)[0])
+                values = _backend.from_host(known, operator.place, values.dtype)
+                return Solution(values, refined.vectors, (k, k), converged=refined.converged)
         del vectors
 
     # Fewer than k are positive beyond rounding. Of those near zero some may be positive yet, most
@@ -90,12 +91,14 @@ def solve(operator: CentroidOperator, request: Request) -> Solution:
     beyond = [slice(0, positive), slice(n - negative, n - negative + used)]
     vectors = xp.concat([images.beyond_rounding(part) for part in beyond], axis=1)
     near = images.near_zero(slice(positive, n - negative), vectors)
-    vectors = eigen.orthonormal(xp.concat([vectors, near], axis=1))
-    eps = float(np.finfo(_backend.dtype_name(values.dtype)).eps)
+    vectors = eigen.orthonormal_columns(xp.concat([vectors, near], axis=1))
+    eps = eigen.eps_of(values)
     found = resolve(operator, vectors, square, gap=math.sqrt(eps) * square)
+    trusted = np.zeros(0, dtype=bool)
     if positive:
         known, growth = read(*images.values_without(ridge, slice(0, positive)))
-        found = found.or_known(known, growth <= TRUSTED_GROWTH)
+        trusted = growth <= TRUSTED_GROWTH
+        found = found.or_known(known, trusted)
     rank = found.values.shape[0] + negative - used
     wanted = max(0, k - found.before_zero)
     null = found.null()  # with samples that count nothing, M has a larger null space than X
@@ -106,11 +109,12 @@ def solve(operator: CentroidOperator, request: Request) -> Solution:
     found, converged = found.real(), True
     if found.values.size:
         count = min(k, found.values.size)
-        refined, vectors, converged = images.refine(found.vectors[:, :count], square)
-        found = found.replaced(read(refined)[0], vectors)
+        refined = refine(operator, images.known, found.vectors[:, :count], square)
+        converged = refined.converged
+        found = found.replaced(read(refined.values)[0], refined.vectors, trusted)
     if null.shape[1]:
         count = min(null.shape[1], max(0, k - found.before_zero))
-        null = images.refine_null(null[:, :count], square)
+        null = refine_null(operator, images.known, null[:, :count], square)
     values, vectors, bounds = leading(operator, k, found, null)
     return Solution(values, vectors, bounds, converged=converged)
 
@@ -140,78 +144,11 @@ class _Images:
         growth = xp.sum(image * image, axis=0) / self._safe(part)
         return self._values[part] - ridge * growth, growth
 
-    def refine(self, vectors: Array, square: float) -> tuple[Array, Array, bool]:
-        """Eigenpairs near orthonormal columns, corrected until their residuals are rounding.
-
-        Residuals are measured on X. The correction is that of first order, (θ − M)⁻¹·r, with what
-        T knows of M: its eigenvectors with their eigenvalues, and zero for all other directions.
-
-        Returns
-        -------
-        values : array, shape (q,)
-        vectors : array, shape (d, q)
-        converged : bool
-            Whether the residuals are as small as rounding allows.
-        """
-        xp, _ = self._operator.place
-        rows = _backend.copied(vectors.T)  # contiguous: products of strided rows round differently
-        for trial in range(1 + MOST_REFINEMENTS):
-            image = self._operator.apply(rows)
-            small = rows @ image.T
-            values, rotation = _backend.largest_eigenpairs(0.5 * (small + small.T), rows.shape[0])
-            rows, image = rotation.T @ rows, rotation.T @ image
-            residual = image - values[:, None] * rows
-            host, lengths = eigen.read_finite(values, xp.linalg.vector_norm(residual, axis=1))
-            converged = bool((lengths <= LARGEST_RESIDUAL * self._eps * square).all())
-            if converged or trial == MOST_REFINEMENTS:
-                break
-            rows = rows + self._correction(residual, host, lengths, square)
-            rows = eigen.orthonormal(rows.T).T
-        return values, rows.T, converged
-
-    def refine_null(self, vectors: Array, square: float) -> Array:
-        """Directions near the null space of M, corrected in the same way for θ = 0."""
-        rows, zero = _backend.copied(vectors.T), np.zeros(vectors.shape[1])
-        for _ in range(MOST_REFINEMENTS if rows.shape[0] else 0):
-            residual = self._operator.apply(rows)
-            (lengths,) = eigen.read_finite(
-                self._operator.place.xp.linalg.vector_norm(residual, axis=1)
-            )
-            if (lengths <= LARGEST_RESIDUAL * self._eps * square).all():
-                break
-            rows = rows + self._correction(residual, zero, lengths, square)
-            rows = eigen.orthonormal(rows.T).T
-        return rows.T
-
-    def _correction(
-        self, residual: Array, values: np.ndarray, lengths: np.ndarray, square: float
-    ) -> Array:
-        """(θ − M)⁻¹·r for each row r, but for eigenvalues that θ cannot be told from."""
-        known = read(self._values)[0]
-        distance = values[None, :] - known[:, None]
-        tiny = 2.0**13 * self._eps * square
-        apart = (np.abs(distance) > 4.0 * lengths) & (np.abs(known) > tiny)[:, None]
-        # Seen from zero, with which all directions begin: 1 / (θ − μ) = 1 / θ + μ / (θ·(θ − μ)).
-        # If θ is zero itself, only eigenvectors that T knows are corrected for.
-        large = np.abs(values) > tiny
-        reciprocal = np.where(large, 1.0 / np.where(large, values, 1.0), 0.0)
-        share = np.where(large, known[:, None] * reciprocal, 1.0)
-        share = np.where(apart, share / np.where(apart, distance, 1.0), 0.0)
-        inverse = np.where(np.abs(known) > tiny, 1.0 / known, 0.0)[:, None]
-        left = self._factor @ self._weights
-        scores = left.T @ self._operator.reflect(self._operator.project_rows(residual).T)
-        share, inverse, reciprocal = (
-            _backend.from_host(part, self._operator.place, residual.dtype)
-            for part in (share, inverse, reciprocal[:, None])
-        )
-        # Eigenvectors are XᵀDLw / μ; one factor after the other keeps all in range.
-        scores = scores * inverse * share * inverse
-        inside = self._operator.combine_rows(self._operator.reflect(left @ scores).T)
-        return inside + reciprocal * residual
-
     @property
-    def _eps(self) -> float:
-        return float(np.finfo(_backend.dtype_name(self._values.dtype)).eps)
+    def known(self) -> KnownPairs:
+        """All eigenpairs of T, for a refinement."""
+        left = self._factor @ self._weights
+        return KnownPairs(read(self._values)[0], lambda v: left.T @ v, lambda c: left @ c)
 
     def _safe(self, part: slice) -> Array:
         """Eigenvalues to divide by: zero is exact if samples without a label count nothing."""
@@ -239,13 +176,13 @@ class _Images:
             for _ in range(2):
                 vectors = vectors - others @ (others.T @ vectors)
         squares, axes = _backend.largest_eigenpairs(gram_of(vectors), vectors.shape[1])
-        eps = float(np.finfo(_backend.dtype_name(vectors.dtype)).eps)
+        eps = eigen.eps_of(vectors)
         count = int((eigen.read_finite(squares)[0] > eps**0.25).sum())
         if count == 0:
             return self._nothing()
         if count < vectors.shape[1]:
             vectors = vectors @ axes[:, :count]
-        return eigen.orthonormal(vectors)
+        return eigen.orthonormal_columns(vectors)
 
     def _nothing(self) -> Array:
         xp, device = self._operator.place
@@ -258,5 +195,5 @@ def _off_row_space(operator: CentroidOperator, gram: Array, vectors: Array) -> A
     # Each round shrinks the part along a singular direction by ridge / (s² + ridge).
     for _ in range(3):
         inside = xp.linalg.solve(gram, operator.project_rows(vectors.T).T)
-        vectors = eigen.orthonormal(vectors - operator.combine_rows(inside.T).T)
+        vectors = eigen.orthonormal_columns(vectors - operator.combine_rows(inside.T).T)
     return vectors

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -23,6 +24,7 @@ from slce_xp.core import eigen
 from slce_xp.core.eigen import gram_of
 from slce_xp.core.krylov_space import KrylovSpace
 from slce_xp.core.operators import CentroidOperator
+from slce_xp.core.refine import LARGEST_RESIDUAL, KnownPairs, refine
 from slce_xp.core.resolve import Resolved, resolve
 from slce_xp.core.solution import Request, Solution
 
@@ -102,29 +104,29 @@ def solve(operator: CentroidOperator, request: Request) -> Solution:
         narrow = len(history) >= request.wide_passes and rows.shape[0] > 0
         directions = _span(rows) if narrow else None
     found, residuals, bounds = values[wanted], residuals[wanted], (count.low, count.high)
-    # Vectors made of samples, a = Xᵀu, are rounded relative to ‖X‖·‖u‖.
-    if samples and found.size and not filled:
-        longest = math.sqrt(largest * float((side.growth(values)[wanted] / found).max()))
-        if eps * largest * longest > request.tol * norm:
-            lengths = _residual_lengths(operator, vectors)
-            residuals = np.maximum(residuals, lengths / norm)
-            worst = max(worst, float(residuals.max()))
-    large = math.sqrt(space.eps) * largest
-    inexact = samples and found.size > 0 and found.min() < large
     near = (values <= error) & (values >= -FLOOR * error)
-    near &= count.proven and count.low < count.high
-    if (inexact or near.any()) and not filled:
-        pairs, lost = Resolved.certain(found, vectors), 0
-        if inexact:
-            pairs = resolve(operator, vectors, largest).or_known(found, found >= large)
-        if near.any():
-            span = _orthogonal(side.span(space, coordinates, near), vectors)
-            lost = int(near.sum()) - span.shape[1]  # too inexact to be found in X
+    near &= count.proven and count.low < count.high and not filled
+    is_long = isinstance(side, _Samples) and side.is_long(
+        values, wanted, largest, eps, norm * request.tol
+    )
+    if (near.any() or is_long) and not filled:
+        span = side.span(space, coordinates, near)
+        lost = int(near.sum()) - span.shape[1]  # too inexact to be found in X
+        pairs = Resolved.certain(found, vectors)
+        if isinstance(side, _Samples):
+            both = vectors if not near.any() else _joined(vectors, span)
+            refined = refine(operator, side.known(space), both, largest)
+            gap = FLOOR * rounding if near.any() else None
+            pairs = resolve(operator, refined.vectors, largest, gap)
+            pairs = pairs.or_known(found, found >= math.sqrt(space.eps) * largest)
+        else:
+            span = _orthogonal(span, vectors)
             pairs = pairs.followed_by(resolve(operator, span, largest, gap=FLOOR * rounding))
         pairs = pairs.real()
         lengths = np.zeros(0)
         if pairs.values.size:
             lengths = _residual_lengths(operator, pairs.vectors)
+            lengths = np.maximum(lengths - LARGEST_RESIDUAL * eps * largest, 0.0)
         low, high = pairs.or_inexact(lengths).bounds()
         high = max(high + lost, low) if count.proven else max(count.high, low)
         bounds = min(low, request.k), min(high, request.k)
@@ -143,7 +145,7 @@ def solve(operator: CentroidOperator, request: Request) -> Solution:
 
 
 def _residual_lengths(operator: CentroidOperator, vectors: Array) -> np.ndarray:
-    """‖M a − μ a‖ with the Rayleigh quotient μ of each column a, measured by one pass over X."""
+    """‖M a − μ a‖ with the Rayleigh quotient μ of each column a, with its rounding: one pass."""
     xp, _ = operator.place
     rows = _backend.copied(vectors.T)
     image = operator.apply(rows)
@@ -151,12 +153,18 @@ def _residual_lengths(operator: CentroidOperator, vectors: Array) -> np.ndarray:
     return _lengths(residual)
 
 
+def _joined(vectors: Array, others: Array) -> Array:
+    """Orthonormal columns spanning both, the first of them as they are."""
+    xp, _ = _backend.place_of(vectors)
+    return xp.concat([vectors, _orthogonal(others, vectors)], axis=1)
+
+
 def _orthogonal(vectors: Array, others: Array) -> Array:
     """Orthonormal columns, orthogonal to others."""
     if vectors.shape[1] == 0:
         return vectors
     for _ in range(2):
-        vectors = eigen.orthonormal(vectors - others @ (others.T @ vectors))
+        vectors = eigen.orthonormal_columns(vectors - others @ (others.T @ vectors))
     return vectors
 
 
@@ -366,10 +374,11 @@ class _Samples:
         upper = factor[:first]
         values, weights, norm = _largest(upper.T @ (space.between @ upper) - factor.T @ factor, k)
         self._factor, self._weights = factor, weights
-        left = factor @ weights
-        reflected = -left
-        reflected[:first] += space.between @ left[:first]
-        return values, reflected / np.maximum(np.abs(values), np.finfo(float).tiny), norm
+        return (
+            values,
+            space.signed(factor @ weights) / np.maximum(np.abs(values), np.finfo(float).tiny),
+            norm,
+        )
 
     def count_above(
         self, space: KrylovSpace, level: float, rounding: float, seen: int
@@ -383,6 +392,22 @@ class _Samples:
         solved = _solve_shifted(space.matrix, level + rounding, known)
         matrix = 2.0 * (known.T @ known - level * (known.T @ solved))
         return _count_above_one(matrix, space.eps), space.outside(solved)
+
+    def known(self, space: KrylovSpace) -> KnownPairs:
+        """All Ritz pairs of the space, for a refinement."""
+        small = self._factor.T @ (space.signed(self._factor))
+        values, weights = np.linalg.eigh(0.5 * (small + small.T))
+        left = self._factor @ weights
+        return KnownPairs(values, partial(space.project, left), partial(space.combine_on, left))
+
+    def is_long(
+        self, values: np.ndarray, wanted: np.ndarray, largest: float, eps: float, limit: float
+    ) -> bool:
+        """Whether rounding of a = Xᵀu, relative to ‖X‖·‖u‖, may exceed a limit."""
+        if not wanted.any():
+            return False
+        longest = largest * float((self.growth(values)[wanted] / values[wanted]).max())
+        return eps * largest * math.sqrt(longest) > limit
 
     def growth(self, values: np.ndarray) -> np.ndarray:
         """How much more inexact than M each Ritz value is: the scatter of its scores over itself.
@@ -421,7 +446,7 @@ class _Samples:
         k = coordinates.shape[1]
         rows = xp.concat([space.combine(coordinates), space.combine_outside(coordinates)], axis=0)
         features = self._operator.combine_rows(rows)
-        return eigen.orthonormal(features[:k, :].T), _lengths(features[k:, :])
+        return eigen.orthonormal_columns(features[:k, :].T), _lengths(features[k:, :])
 
 
 def _class_columns(space: KrylovSpace) -> np.ndarray:

@@ -121,6 +121,29 @@ class KrylovSpace:
             start = stop
         return total
 
+    def signed(self, columns: np.ndarray) -> np.ndarray:
+        """D·Q, with D = 2P − I, in the coordinates of the space: (size, k) ↦ (size, k)."""
+        first = self.between.shape[0]
+        image = -columns
+        image[:first] += self.between @ columns[:first]
+        return image
+
+    def project(self, left: np.ndarray, columns: Array) -> Array:
+        """Products of combinations `left` of Q, (size, m), with columns: (n, k) ↦ (m, k)."""
+        xp, _ = self._place
+        inside = xp.concat([block @ columns for block in self.blocks], axis=0)
+        return self._put(left.T) @ inside
+
+    def combine_on(self, left: np.ndarray, coordinates: Array) -> Array:
+        """Combinations of combinations `left` of Q, by device coordinates: (m, k) ↦ (n, k)."""
+        inside = self._put(left) @ coordinates
+        total, start = None, 0
+        for block in self.blocks:
+            stop = start + block.shape[0]
+            total = add(total, block.T @ inside[start:stop, :])
+            start = stop
+        return total
+
     def combine_outside(self, coordinates: np.ndarray) -> Array:
         """What C makes of such rows beyond the space, to rounding: (size, k) ↦ (k, m)."""
         total = self._put(coordinates[self._owners].T) @ self._rows

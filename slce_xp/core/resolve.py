@@ -71,12 +71,16 @@ class Resolved(NamedTuple):
         after = Resolved.certain(host[last:], vectors[:, last:])
         return before.followed_by(self).followed_by(after)
 
-    def replaced(self, values: np.ndarray, vectors: Array) -> Resolved:
-        """With other eigenpairs in place of the leading ones."""
+    def replaced(self, values: np.ndarray, vectors: Array, trusted: np.ndarray) -> Resolved:
+        """With other eigenpairs in place of the leading ones; trusted values are kept."""
         xp, _ = _backend.place_of(vectors)
         count = len(values)
+        kept = np.zeros(count, dtype=bool)
+        kept[: len(trusted)] = trusted[:count]
         return self._replace(
-            values=np.concatenate([values, self.values[count:]]),
+            values=np.concatenate(
+                [np.where(kept, self.values[:count], values), self.values[count:]]
+            ),
             vectors=xp.concat([vectors, self.vectors[:, count:]], axis=1),
         )
 
