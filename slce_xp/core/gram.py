@@ -11,7 +11,7 @@ from slce_xp._backend import Array, read
 from slce_xp.core import eigen
 from slce_xp.core.eigen import gram_of
 from slce_xp.core.operators import CentroidOperator
-from slce_xp.core.refine import KnownPairs, refine, refine_null
+from slce_xp.core.refine import LARGEST_RESIDUAL, KnownPairs, refine, refine_null
 from slce_xp.core.resolve import Resolved, leading, resolve
 from slce_xp.core.solution import Request, Solution
 
@@ -94,11 +94,9 @@ def solve(operator: CentroidOperator, request: Request) -> Solution:
     vectors = eigen.orthonormal_columns(xp.concat([vectors, near], axis=1))
     eps = eigen.eps_of(values)
     found = resolve(operator, vectors, square, gap=math.sqrt(eps) * square)
-    trusted = np.zeros(0, dtype=bool)
     if positive:
         known, growth = read(*images.values_without(ridge, slice(0, positive)))
-        trusted = growth <= TRUSTED_GROWTH
-        found = found.or_known(known, trusted)
+        found = found.or_known(known, growth <= TRUSTED_GROWTH)
     rank = found.values.shape[0] + negative - used
     wanted = max(0, k - found.before_zero)
     null = found.null()  # with samples that count nothing, M has a larger null space than X
@@ -111,7 +109,9 @@ def solve(operator: CentroidOperator, request: Request) -> Solution:
         count = min(k, found.values.size)
         refined = refine(operator, images.known, found.vectors[:, :count], square)
         converged = refined.converged
-        found = found.replaced(read(refined.values)[0], refined.vectors, trusted)
+        before = found.values[:count]
+        found = found.replaced(read(refined.values)[0], refined.vectors)
+        found = found.or_known(before, np.ones(count, dtype=bool), LARGEST_RESIDUAL * eps * square)
     if null.shape[1]:
         count = min(null.shape[1], max(0, k - found.before_zero))
         null = refine_null(operator, images.known, null[:, :count], square)

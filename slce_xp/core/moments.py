@@ -248,9 +248,9 @@ class Moments:
     def signed_sums(self) -> tuple[Array, float]:
         """Σ s w z, shape (d,), and Σ s w."""
         xp, _ = _backend.place_of(self.sums)
-        total = xp.sum(self.sums, axis=0)
+        total = xp.sum(self.sums[: self.n_classes, :], axis=0)
         if not self.is_supervised:
-            total = total - (1.0 + self.unlabeled_weight) * self.sums[self.n_classes, :]
+            total = total - self.unlabeled_weight * self.sums[self.n_classes, :]
         return total, float(self.signs @ self.totals)
 
     def _moved_square(self, step: Array, xp: Any) -> Array:

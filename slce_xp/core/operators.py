@@ -72,10 +72,12 @@ class ScatterOperator:
         self._moments = dataclasses.replace(self._moments, second=None)
         # Σ s w (x − m)(x − m)ᵀ = second − q·oᵀ − o·qᵀ + Q·o·oᵀ with q = Σ s w z and Q = Σ s w. If
         # all samples have a label, that is the second moment without W·o·oᵀ.
-        rows = [math.sqrt(2.0) * self.between, math.sqrt(weight) * offset[None, :]]
+        rows = [math.sqrt(2.0) * self.between]
+        if self.is_supervised:
+            rows.append(math.sqrt(weight) * offset[None, :])
         matrix = gram_of(xp.concat(rows, axis=0))
         if not self.is_supervised:
-            cross = (total - 0.5 * (signed_weight + weight) * offset)[:, None] * offset[None, :]
+            cross = (total - 0.5 * signed_weight * offset)[:, None] * offset[None, :]
             matrix += cross
             matrix += cross.T
         matrix -= second

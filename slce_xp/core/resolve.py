@@ -41,11 +41,12 @@ class Resolved(NamedTuple):
         nothing = np.zeros(len(values))
         return cls(values, vectors, nothing > 0, nothing)
 
-    def or_known(self, values: np.ndarray, trusted: np.ndarray) -> Resolved:
-        """With the given values for the leading ones, as far as those are trusted."""
+    def or_known(self, values: np.ndarray, trusted: np.ndarray, rounding: float = 0.0) -> Resolved:
+        """With given values for the leading ones, if they are trusted and nearly the same."""
         count = min(len(values), len(self.values))
-        chosen = self.values.copy()
-        chosen[:count] = np.where(trusted[:count], values[:count], chosen[:count])
+        given, chosen = values[:count], self.values.copy()
+        same = np.abs(given - chosen[:count]) <= 0.01 * np.abs(given) + rounding
+        chosen[:count] = np.where(trusted[:count] & same, given, chosen[:count])
         return self._replace(values=chosen)
 
     def or_inexact(self, lengths: np.ndarray) -> Resolved:
@@ -71,16 +72,12 @@ class Resolved(NamedTuple):
         after = Resolved.certain(host[last:], vectors[:, last:])
         return before.followed_by(self).followed_by(after)
 
-    def replaced(self, values: np.ndarray, vectors: Array, trusted: np.ndarray) -> Resolved:
-        """With other eigenpairs in place of the leading ones; trusted values are kept."""
+    def replaced(self, values: np.ndarray, vectors: Array) -> Resolved:
+        """With other eigenpairs in place of the leading ones."""
         xp, _ = _backend.place_of(vectors)
         count = len(values)
-        kept = np.zeros(count, dtype=bool)
-        kept[: len(trusted)] = trusted[:count]
         return self._replace(
-            values=np.concatenate(
-                [np.where(kept, self.values[:count], values), self.values[count:]]
-            ),
+            values=np.concatenate([values, self.values[count:]]),
             vectors=xp.concat([vectors, self.vectors[:, count:]], axis=1),
         )
 
