@@ -15,11 +15,12 @@ import numpy as np
 from benchmarks.datasets import load
 from benchmarks.problems import DATA_SETS, synthetic
 from benchmarks.timing import environment, interleaved
-from slce_xp import _backend, _fit
+from slce_xp import _backend
 from slce_xp._data import labels as _labels
 from slce_xp._planning import plan as _plan
 from slce_xp.core.rows import DenseRows
 from slce_xp.core.solution import Request
+from slce_xp.core.solve import solve
 
 
 def constants(m: int = 1000) -> dict[str, float]:
@@ -80,7 +81,7 @@ def widths(X: np.ndarray, y: np.ndarray) -> None:
             request = Request(n_classes - 1, 1e-8, 50, width, wide_passes)
 
             def run(request: Request = request) -> int:
-                return _fit._solve(plan, DenseRows(X), labels.counted()[0], request, seed=0)[
+                return solve(DenseRows(X), labels.counted()[0], plan.form, request, seed=0)[
                     1
                 ].passes
 
@@ -128,7 +129,7 @@ def by_form(X: np.ndarray, y: np.ndarray, form: str) -> Callable[[], object]:
     problem = _plan.Problem(*X.shape, n_classes, k, X.dtype.name)
     plan = _plan._estimate(form, problem, "auto", _plan.Limits())
     request = Request(k, 1e-8, 50, plan.width, plan.wide_passes)
-    return lambda: _fit._solve(plan, DenseRows(X), labels.counted()[0], request, seed=0)
+    return lambda: solve(DenseRows(X), labels.counted()[0], plan.form, request, seed=0)
 
 
 if __name__ == "__main__":

@@ -23,11 +23,10 @@ from slce_xp._planning.plan import Limits, Plan, Problem
 from slce_xp._progress import Bar, Progress
 from slce_xp.core import eigen
 from slce_xp.core.groups import Groups
-from slce_xp.core.moments import class_moments
-from slce_xp.core.operators import CentroidOperator, ScatterOperator
+from slce_xp.core.operators import ScatterOperator
 from slce_xp.core.rows import Rows
 from slce_xp.core.solution import Request, Solution
-from slce_xp.core.solve import SOLVERS
+from slce_xp.core.solve import SOLVERS, solve
 from slce_xp.core.sums import ONE_HOT_CLASSES
 
 # The largest X of which a copy may be made, to bring extreme units into the range of the dtype.
@@ -200,12 +199,12 @@ def fit(
             fill=dense is None,
             tell=bar.residual,
         )
-        operator, solution = _solve(plan, rows, groups, request, seed)
+        operator, solution = solve(rows, groups, plan.form, request, seed)
         if dense is not None and _needs_dense_form(solution, request, solver, max_iter):
             taken, fewer = solution.passes, solution.eigenvalues.shape[0] < k
             plan = _after(plan, dense, fewer)
             rows = open_planned(matrix, place, plan, bar, kept, limits)
-            operator, solution = _solve(plan, rows, groups, request, seed)
+            operator, solution = solve(rows, groups, plan.form, request, seed)
             solution = dataclasses.replace(solution, passes=taken)
         model = make_model(operator, solution, labels, plan, n_components)
         bar.done()
@@ -336,15 +335,6 @@ def open_planned(
     )
     rows.has_room_for_copy = size <= min(limits.spare(plan), COPY_BYTES)
     return rows
-
-
-def _solve(
-    plan: Plan, rows: Rows, groups: Groups, request: Request, seed: int
-) -> tuple[CentroidOperator, Solution]:
-    moments = class_moments(rows, groups, second=plan.form == "scatter")
-    operator = CentroidOperator(rows, groups, moments, seed)
-    del moments  # the operator releases its second moment
-    return operator, SOLVERS[plan.form](operator, request)
 
 
 def _dense_plan(problem: Problem, limits: Limits) -> Plan | None:

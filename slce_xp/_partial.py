@@ -24,7 +24,7 @@ from slce_xp._planning import sizes
 from slce_xp._planning.plan import Limits, Plan, Problem
 from slce_xp._progress import Progress
 from slce_xp.core import scatter
-from slce_xp.core.moments import Moments, class_moments
+from slce_xp.core.moments import Moments, moments_of
 from slce_xp.core.operators import ScatterOperator
 from slce_xp.core.solution import Request
 
@@ -108,7 +108,7 @@ def add_up(
         if plan.where == _plan.MEMORY:
             matrix = _backend.move(matrix, place)
         rows = _fit.open_planned(matrix, place, plan, Progress(), kept, Limits(0))
-        moments = class_moments(rows, groups, second=True).astype(_backend.longest_float(place))
+        moments = moments_of(rows, groups, second=True).astype(_backend.longest_float(place))
         moments = moments.about(moments.mean)
         moments = moments.reindexed(_labels.positions(labels.classes, known), len(known))
     return Statistics(

@@ -15,7 +15,7 @@ from slce_xp import _backend
 from slce_xp._data import labels as _labels
 from slce_xp.core import krylov
 from slce_xp.core import rows as _rows
-from slce_xp.core.moments import class_moments
+from slce_xp.core.moments import moments_of
 from slce_xp.core.operators import CentroidOperator
 from slce_xp.core.rows import DenseRows
 from slce_xp.core.solution import Request
@@ -42,7 +42,7 @@ def fit(X, y, n_components="positive", **options):
 
 def operator_of(X, y, seed=0):
     rows, (groups, _) = DenseRows(X), _labels.as_labels(y, len(X)).counted()
-    return CentroidOperator(rows, groups, class_moments(rows, groups), seed)
+    return CentroidOperator(rows, groups, moments_of(rows, groups), seed)
 
 
 def true_residuals(X, y, model):

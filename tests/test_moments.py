@@ -7,7 +7,7 @@ from slce_xp._data import labels as _labels
 from slce_xp.core import class_sums
 from slce_xp.core import rows as _rows
 from slce_xp.core import sums as _sums
-from slce_xp.core.moments import class_moments
+from slce_xp.core.moments import moments_of
 from slce_xp.core.rows import DenseRows
 
 
@@ -54,7 +54,7 @@ def test_moments_about_any_shift(xp, n_classes, offset):
     X = rng.standard_normal((400, 5)) + offset
     X = xp.held(X).astype(np.float64)
     labels = _labels.as_labels(y, 400)
-    moments = class_moments(DenseRows(xp.array(X)), labels.counted()[0], second=True)
+    moments = moments_of(DenseRows(xp.array(X)), labels.counted()[0], second=True)
     assert (moments.shift is None) == (offset == 0.0)
     centred = X - X.mean(axis=0)
     eps = float(np.finfo(np.float32).eps)

@@ -5,7 +5,6 @@ All of it happens on the host, and nothing here changes what the caller handed i
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
@@ -13,7 +12,7 @@ import numpy as np
 
 from slce_xp import _backend
 from slce_xp._data.matrix import is_missing
-from slce_xp.core.groups import Groups
+from slce_xp.core.groups import Groups, in_units
 
 
 class Labels(NamedTuple):
@@ -88,7 +87,7 @@ def as_labels(
         )
     without = _without_label(values, unlabeled)
     _check_no_missing(values, without)
-    weights, unit = _in_units(_as_weights(sample_weight, n_samples, in_part))
+    weights, unit = in_units(_as_weights(sample_weight, n_samples, in_part))
     present = _present(without, weights)
     try:
         there = _comparable(values if present is None else values[present], y)
@@ -111,7 +110,7 @@ def as_labels(
     n_unlabeled = 0
     if without is not None:
         n_unlabeled = int((without if weights is None else without & (weights > 0)).sum())
-    weights, class_unit = _in_units(_class_weighted(weights, codes, classes, class_weight))
+    weights, class_unit = in_units(_class_weighted(weights, codes, classes, class_weight))
     return Labels(
         codes.astype(np.int64, copy=False),
         classes,
@@ -353,19 +352,6 @@ def _as_weights(sample_weight: Any, n_samples: int, in_part: bool) -> np.ndarray
     if not in_part and not (weights > 0).any():
         raise ValueError(f"{rule}, some of them above 0; got only zeros. Leave it out for ones")
     return weights
-
-
-def _in_units(weights: np.ndarray | None) -> tuple[np.ndarray | None, float]:
-    """Weights divided by a power of four near the largest of them, and that power."""
-    if weights is None or not weights.any():
-        return weights, 1.0
-    exponent = (math.frexp(float(weights.max()))[1] - 1) // 2 * 2
-    if exponent == 0:
-        return weights, 1.0
-    scaled = np.ldexp(weights, -exponent)
-    # What vanishes must stay above zero, to be refused for it.
-    scaled[(scaled == 0) & (weights > 0)] = np.finfo(np.float64).smallest_subnormal
-    return scaled, math.ldexp(1.0, exponent)
 
 
 def _class_weighted(

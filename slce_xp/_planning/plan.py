@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from slce_xp import _parameters
 from slce_xp._planning.sizes import format_bytes, parse_bytes
+from slce_xp.core import krylov
 from slce_xp.core.rows import LARGEST_BLOCK, block_bytes
 from slce_xp.core.sums import ONE_HOT_CLASSES, PIECE_ROWS
 
@@ -23,7 +24,7 @@ READ_FLOPS = 65.0  # per entry of X and pass: what a narrow product costs beside
 # seconds by width and schedule: `python -m benchmarks.calibrate --data FOLDER`.
 TYPICAL_PASSES = 12  # a middle: easy data take 2 to 8, hard ones up to 21 with the narrow block
 PASS_COPIES = 8  # of a block of rows, while it is made orthogonal to the space
-FAST_WIDTH, FAST_WIDE_PASSES = 32, 3
+FAST_WIDTH, FAST_WIDE_PASSES = krylov.NARROW, krylov.NARROW_PASSES
 WIDE_WIDTH, WIDE_WIDE_PASSES = 64, 10**6
 
 # A sparse product costs so many times the flops of a dense one, and with every row the same: a

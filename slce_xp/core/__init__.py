@@ -1,5 +1,33 @@
-"""The mathematics of SLCE, on arrays of any library that follows the array API standard."""
+"""The mathematics of SLCE, on arrays of any library that follows the array API standard.
 
+Pure functions: they take arrays and integers and return arrays, without labels, files or plans.
+`slce_xp.fit` and all that is above it are built on them.
+
+>>> import numpy as np
+>>> from slce_xp.core import class_sums, eigenpairs
+>>> x = np.asarray([[0.0, 1.0], [1.0, 0.0], [8.0, 1.0], [9.0, 0.0]])
+>>> codes = np.asarray([0, 0, 1, 1])
+>>> class_sums(x, codes, 2)
+array([[ 1.,  1.],
+       [17.,  1.]])
+>>> eigenpairs(x, codes, 2, 1).components.round(6)
+array([[0.999878, 0.015619]])
+"""
+
+from slce_xp.core.eigen import fix_signs, largest_eigenpairs, orthonormal_columns
+from slce_xp.core.groups import Groups
+from slce_xp.core.moments import Moments, class_moments
+from slce_xp.core.solve import Eigenpairs, eigenpairs
 from slce_xp.core.sums import class_sums
 
-__all__ = ["class_sums"]
+__all__ = [
+    "Eigenpairs",
+    "Groups",
+    "Moments",
+    "class_moments",
+    "class_sums",
+    "eigenpairs",
+    "fix_signs",
+    "largest_eigenpairs",
+    "orthonormal_columns",
+]

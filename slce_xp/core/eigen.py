@@ -1,4 +1,4 @@
-"""Small linear algebra on arrays of any library: it knows matrices, not labels."""
+"""Linear algebra on arrays of any library: eigenpairs, signs, orthonormal columns, units."""
 
 from __future__ import annotations
 
@@ -106,11 +106,68 @@ def _warn_of_range(name: str, dtype: str) -> None:
     )
 
 
-def fix_signs(vectors: Array) -> Array:
+def largest_eigenpairs(matrix: Array, k: int, /) -> tuple[Array, Array]:
+    r"""The algebraically largest eigenpairs of a symmetric matrix.
+
+    .. math:: A v_i = \mu_i v_i, \qquad \mu_1 \ge \dots \ge \mu_k
+
+    Parameters
+    ----------
+    matrix : array, shape (m, m)
+        Symmetric.
+    k : int
+        From 1 to m.
+
+    Returns
+    -------
+    values : array, shape (k,)
+        In descending order.
+    vectors : array, shape (m, k)
+        Orthonormal columns.
+
+    Notes
+    -----
+    NumPy arrays of more than 400 rows are solved by LAPACK's driver for some eigenpairs, all others
+    by the library's ``eigh``. Works under ``jax.jit`` (with `k` static) and ``torch.compile``.
+
+    Examples
+    --------
+    >>> import array_api_strict as xp
+    >>> from slce_xp.core import largest_eigenpairs
+    >>> values, vectors = largest_eigenpairs(xp.asarray([[2.0, 0.0], [0.0, -5.0]]), 1)
+    >>> values
+    Array([2.], dtype=array_api_strict.float64)
+    """
+    m = matrix.shape[0]
+    if matrix.shape != (m, m) or not 1 <= k <= m:
+        raise ValueError(
+            f"matrix must be square and k from 1 to its size; got shape {matrix.shape} and k = {k}"
+        )
+    values, vectors = _backend.largest_eigenpairs(matrix, k)
+    return values[:k], vectors[:, :k]
+
+
+def fix_signs(vectors: Array, /) -> Array:
     """Make the entry of largest magnitude in each column positive.
 
-    Of several entries that are largest but for rounding the first decides, so that
-    backends which round differently agree.
+    If several entries have the largest magnitude up to rounding, the first decides, so that
+    libraries that round differently agree.
+
+    Parameters
+    ----------
+    vectors : array, shape (m, k)
+
+    Returns
+    -------
+    array, shape (m, k)
+
+    Examples
+    --------
+    >>> import array_api_strict as xp
+    >>> from slce_xp.core import fix_signs
+    >>> fix_signs(xp.asarray([[1.0, 0.5], [-3.0, 2.0]]))
+    Array([[-1. ,  0.5],
+           [ 3. ,  2. ]], dtype=array_api_strict.float64)
     """
     xp, device = _backend.place_of(vectors)
     size = xp.abs(vectors)
@@ -123,7 +180,29 @@ def fix_signs(vectors: Array) -> Array:
 
 
 def orthonormal_columns(vectors: Array, /) -> Array:
-    """Orthonormal columns by QR, each with the direction of the column it came from."""
+    r"""Orthonormal columns with the same span, by a QR decomposition.
+
+    .. math:: V = Q R, \qquad Q^T Q = I, \quad R_{ii} \ge 0
+
+    Parameters
+    ----------
+    vectors : array, shape (m, k)
+        Linearly independent columns, k ≤ m.
+
+    Returns
+    -------
+    array, shape (m, k)
+        Q. Its first column has the direction of the first column of `vectors`, and so on.
+
+    Examples
+    --------
+    >>> import array_api_strict as xp
+    >>> from slce_xp.core import orthonormal_columns
+    >>> q = orthonormal_columns(xp.asarray([[3.0], [4.0]]))
+    >>> xp.round(10 * q)
+    Array([[6.],
+           [8.]], dtype=array_api_strict.float64)
+    """
     xp, _ = _backend.place_of(vectors)
     q, r = _backend.qr(vectors)
     return xp.where(xp.linalg.diagonal(r) < 0, -q, q)

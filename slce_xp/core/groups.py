@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import math
+from typing import Any, NamedTuple
 
 import numpy as np
+
+from slce_xp import _backend
 
 
 class Groups(NamedTuple):
@@ -32,6 +35,36 @@ class Groups(NamedTuple):
     weights: np.ndarray | None = None
     unlabeled_weight: float = 1.0
     weight_unit: float = 1.0
+
+    @classmethod
+    def of(
+        cls,
+        codes: np.ndarray,
+        n_classes: int,
+        weights: Any = None,
+        unlabeled_weight: float = 1.0,
+    ) -> Groups:
+        """Groups of codes from 0 to K, with weights in units; each class must have a sample."""
+        counts = np.bincount(codes, minlength=n_classes)
+        if n_classes < 2 or (counts[:n_classes] == 0).any():
+            raise ValueError(
+                f"codes must have samples of each of at least two classes; got counts "
+                f"{counts[:n_classes]}"
+            )
+        unit = 1.0
+        if weights is not None:
+            weights = np.asarray(
+                _backend.to_host(weights) if _backend.is_array(weights) else weights
+            )
+            weights = weights.astype(np.float64)
+            if weights.shape != codes.shape or not (np.isfinite(weights) & (weights > 0)).all():
+                raise ValueError(
+                    f"weights must be positive and of shape {codes.shape}; got shape "
+                    f"{weights.shape}. Leave out rows with a weight of zero"
+                )
+            weights, unit = in_units(weights)
+        n_groups = n_classes + bool(counts[n_classes:].sum())
+        return cls(codes, n_classes, n_groups, weights, unlabeled_weight, unit)
 
     @property
     def is_supervised(self) -> bool:
@@ -65,3 +98,16 @@ class Groups(NamedTuple):
             return None
         others = self.codes == self.n_classes
         return np.asarray(others * (1.0 if self.weights is None else self.weights))
+
+
+def in_units(weights: np.ndarray | None) -> tuple[np.ndarray | None, float]:
+    """Weights divided by a power of four near the largest of them, and that power."""
+    if weights is None or not weights.any():
+        return weights, 1.0
+    exponent = (math.frexp(float(weights.max()))[1] - 1) // 2 * 2
+    if exponent == 0:
+        return weights, 1.0
+    scaled = np.ldexp(weights, -exponent)
+    # What vanishes must stay above zero, to be refused for it.
+    scaled[(scaled == 0) & (weights > 0)] = np.finfo(np.float64).smallest_subnormal
+    return scaled, math.ldexp(1.0, exponent)

@@ -28,6 +28,8 @@ from slce_xp.core.refine import LARGEST_RESIDUAL, KnownPairs, refine
 from slce_xp.core.resolve import Resolved, resolve
 from slce_xp.core.solution import Request, Solution
 
+# The start block in memory, where a pass is cheap: narrow, and soon cut down to the residuals.
+NARROW, NARROW_PASSES = 32, 3
 # Rounding of products with C, in eps of its norm: Ritz values are no better than that.
 ROUNDING_EPS = 32.0
 # Eigenvalues can be counted above so many times that.

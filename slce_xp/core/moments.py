@@ -21,7 +21,7 @@ from slce_xp._backend import Array, Sparse, read
 from slce_xp.core import sums as row_sums
 from slce_xp.core.eigen import gram_of
 from slce_xp.core.groups import Groups
-from slce_xp.core.rows import Rows
+from slce_xp.core.rows import Rows, open_array
 from slce_xp.core.sums import placed, scaled_product
 
 # A mean much larger than the spread costs accuracy if it is subtracted after the sums; then it is
@@ -337,7 +337,49 @@ def _sum_of_known(a: Array | None, b: Array | None) -> Array | None:
     return None if a is None or b is None else a + b
 
 
-def class_moments(rows: Rows, groups: Groups, *, second: bool = False) -> Moments:
+def class_moments(
+    x: Any, codes: Any, n_classes: int, /, *, weights: Any = None, second: bool = False
+) -> Moments:
+    """Class statistics of an array: moments that can be added to those of other samples.
+
+    Parameters
+    ----------
+    x : array, or sparse matrix of SciPy, CuPy or torch, shape (n, d)
+    codes : array of int, shape (n,)
+        The class of each row, from 0 to K − 1.
+    n_classes : int
+        K. Each class must have a row.
+    weights : array, shape (n,), optional
+        Positive weight of each row; ones by default.
+    second : bool
+        Whether to compute the (d, d) second moment, too.
+
+    Returns
+    -------
+    Moments
+        ``a + b`` are the moments of both sets of samples.
+
+    Examples
+    --------
+    >>> import array_api_strict as xp
+    >>> from slce_xp.core import class_moments
+    >>> x = xp.asarray([[0.0], [2.0], [6.0], [8.0]])
+    >>> codes = xp.asarray([0, 1, 0, 1])
+    >>> both = class_moments(x[:2, :], codes[:2], 2)
+    >>> both = both + class_moments(x[2:, :], codes[2:], 2)
+    >>> both.mean
+    Array([4.], dtype=array_api_strict.float64)
+    >>> both.centroids
+    Array([[3.],
+           [5.]], dtype=array_api_strict.float64)
+    """
+    rows = open_array(Sparse(x) if _backend.is_sparse(x) else x)
+    groups = Groups.of(row_sums.as_codes(codes, rows.n, n_classes), n_classes, weights)
+    with _backend.computing(rows.place):
+        return moments_of(rows, groups, second=second)
+
+
+def moments_of(rows: Rows, groups: Groups, *, second: bool = False) -> Moments:
     """The moments of all samples: one pass, or more if the first was taken in a bad frame.
 
     Parameters

@@ -1,5 +1,164 @@
-"""The forms of the eigenproblem, by name."""
+"""SLCE's eigenproblem for an array and class codes, in each of its forms."""
 
-from slce_xp.core import gram, krylov, scatter
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from slce_xp import _backend
+from slce_xp._backend import Array, Sparse
+from slce_xp.core import eigen, gram, krylov, scatter
+from slce_xp.core.groups import Groups
+from slce_xp.core.moments import moments_of
+from slce_xp.core.operators import CentroidOperator
+from slce_xp.core.rows import Rows, open_array
+from slce_xp.core.solution import Request, Solution
+from slce_xp.core.sums import as_codes
 
 SOLVERS = {"scatter": scatter.solve, "gram": gram.solve, "krylov": krylov.solve}
+# "auto" forms the smaller of the d × d and n × n matrices up to this size.
+LARGEST_FORMED = 2000
+
+
+class Eigenpairs(NamedTuple):
+    """Leading eigenpairs of M = S_b − S_w, and what is known of their accuracy.
+
+    Attributes
+    ----------
+    values : array, shape (k,)
+        Eigenvalues: positive ones in descending order, then zeros for the null space of X, then
+        negative ones.
+    components : array, shape (k, d)
+        Orthonormal rows. The entry of largest magnitude in each is positive.
+    mean : array, shape (d,)
+        The mean of all samples, which `components` are relative to.
+    n_positive : tuple of int
+        Lower and upper bound of the number of positive eigenvalues among the first k. They are
+        equal unless some eigenvalues cannot be distinguished from zero.
+    form : str
+        The form that was solved: "scatter", "gram" or "krylov".
+    passes : int
+        Passes of the matrix-free form over X; 0 for the others.
+    residuals : numpy.ndarray, shape (k,), or None
+        ‖M a − μ a‖ / ‖M‖ of the matrix-free form; None for the others, whose residuals are
+        rounding.
+    converged : bool
+        True if the residuals are within `tol` and it is proved that no eigenpair was missed.
+    """
+
+    values: Array
+    components: Array
+    mean: Array
+    n_positive: tuple[int, int]
+    form: str
+    passes: int
+    residuals: np.ndarray | None
+    converged: bool
+
+
+def eigenpairs(
+    x: Any,
+    codes: Any,
+    n_classes: int,
+    k: int,
+    /,
+    *,
+    form: str = "auto",
+    weights: Any = None,
+    unlabeled_weight: float = 1.0,
+    tol: float | None = None,
+    max_iter: int = 50,
+    seed: int = 0,
+) -> Eigenpairs:
+    r"""Leading eigenpairs of SLCE's matrix.
+
+    .. math:: M = S_b - S_w = 2 S_b - S_t, \qquad
+        S_b = \sum_j W_j (c_j - m)(c_j - m)^T, \quad S_t = \sum_i w_i (x_i - m)(x_i - m)^T
+
+    with class means :math:`c_j`, class weights :math:`W_j` and the mean :math:`m` of all samples.
+    `x` is centred implicitly and never copied.
+
+    Parameters
+    ----------
+    x : array, or sparse matrix of SciPy, CuPy or torch, shape (n, d)
+    codes : array of int, shape (n,)
+        The class of each row, from 0 to K − 1; each class must have a row. K marks a row without
+        a label: it adds λ times its own scatter to M instead.
+    n_classes : int
+        K, at least 2.
+    k : int
+        Eigenpairs to return, from 1 to d.
+    form : {"auto", "scatter", "gram", "krylov"}
+        "scatter" builds M, d × d; "gram" the n × n matrix X·Xᵀ; "krylov" neither. "auto" builds
+        the smaller of the two if it has at most 2000 rows, or if k ≥ K.
+    weights : array, shape (n,), optional
+        Positive weight of each row; ones by default.
+    unlabeled_weight : float
+        λ.
+    tol : float, optional
+        Residual at which the matrix-free form stops; 1e-8 in float64, 4e-6 in float32.
+    max_iter : int
+        Passes over X that the matrix-free form may take.
+    seed : int
+        For directions that are arbitrary: the null space of X and a random part of the start
+        block of the matrix-free form.
+
+    Returns
+    -------
+    Eigenpairs
+
+    See Also
+    --------
+    slce_xp.fit : The same for labels and data of every kind, with a plan and a model.
+
+    Examples
+    --------
+    >>> import array_api_strict as xp
+    >>> from slce_xp.core import eigenpairs
+    >>> x = xp.asarray([[0.0, 1.0], [1.0, 0.0], [8.0, 1.0], [9.0, 0.0]])
+    >>> found = eigenpairs(x, xp.asarray([0, 0, 1, 1]), 2, 1)
+    >>> found.n_positive
+    (1, 1)
+    >>> xp.round(found.values)
+    Array([63.], dtype=array_api_strict.float64)
+    """
+    rows = open_array(Sparse(x) if _backend.is_sparse(x) else x)
+    groups = Groups.of(as_codes(codes, rows.n, n_classes), n_classes, weights, unlabeled_weight)
+    if not 1 <= k <= rows.d:
+        raise ValueError(f"k must be from 1 to d = {rows.d}; got {k}")
+    if form not in ("auto", *SOLVERS):
+        raise ValueError(f"form must be 'auto' or one of {', '.join(SOLVERS)}; got {form!r}")
+    smaller = "gram" if rows.n < rows.d and not rows.is_sparse else "scatter"
+    if form == "auto":
+        is_small = min(rows.n, rows.d) <= LARGEST_FORMED
+        form = smaller if is_small or k >= n_classes else "krylov"
+    eps = float(np.finfo(_backend.dtype_name(rows.dtype)).eps)
+    tol = max(1e-8, 32.0 * eps) if tol is None else tol
+    width = max(krylov.NARROW, n_classes)
+    request = Request(k, tol, max_iter, width, krylov.NARROW_PASSES)
+    with _backend.computing(rows.place):
+        operator, solution = solve(rows, groups, form, request, seed)
+        if solution.eigenvalues.shape[0] < k:  # the others are not in the Krylov space
+            form = smaller
+            operator, solution = solve(rows, groups, form, request, seed)
+        return Eigenpairs(
+            eigen.in_units(solution.eigenvalues, operator.unit_exponent, rows.dtype, "eigenvalues"),
+            eigen.fix_signs(solution.vectors).T,
+            operator.mean,
+            solution.n_positive,
+            form,
+            solution.passes,
+            solution.residuals,
+            solution.converged,
+        )
+
+
+def solve(
+    rows: Rows, groups: Groups, form: str, request: Request, seed: int
+) -> tuple[CentroidOperator, Solution]:
+    """Class statistics and eigenpairs of rows of any kind, by one of the forms."""
+    moments = moments_of(rows, groups, second=form == "scatter")
+    operator = CentroidOperator(rows, groups, moments, seed)
+    del moments  # the operator releases its second moment
+    return operator, SOLVERS[form](operator, request)

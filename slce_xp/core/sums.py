@@ -61,16 +61,29 @@ def class_sums(x: Any, codes: Any, n_classes: int, /, *, weights: Any = None) ->
     if _backend.is_traced(x) or _backend.is_traced(codes):
         return _traced_sums(x, codes, n_classes, weights)
     rows = open_array(Sparse(x) if _backend.is_sparse(x) else x)
-    host = np.asarray(_backend.to_host(codes) if _backend.is_array(codes) else codes)
-    if host.shape != (rows.n,):
-        raise ValueError(f"codes must have shape ({rows.n},), one for each row; got {host.shape}")
+    host = as_codes(codes, rows.n, n_classes)
+    height = n_classes + bool((host == n_classes).any())
+    with _backend.computing(rows.place):
+        return sum_rows_by_code(rows, host, height, on_host(weights))[:n_classes, :]
+
+
+def as_codes(codes: Any, n: int, n_classes: int) -> np.ndarray:
+    """Codes on the host, or a ValueError."""
+    host = np.asarray(on_host(codes))
+    if host.shape != (n,):
+        raise ValueError(f"codes must have shape ({n},), one for each row; got {host.shape}")
     low, high = host.min(initial=0), host.max(initial=0)
-    if host.dtype.kind not in "iub" or low < 0 or high > n_classes:
-        raise ValueError(f"codes must be integers from 0 to n_classes = {n_classes}; got {codes!r}")
-    if weights is not None and _backend.is_array(weights):
-        weights = _backend.to_host(weights)
-    height = n_classes + int(high == n_classes)
-    return sum_rows_by_code(rows, host, height, weights)[:n_classes, :]
+    if host.dtype.kind not in "iu" or low < 0 or high > n_classes:
+        raise ValueError(
+            f"codes must be integers from 0 to n_classes = {n_classes}; got dtype {host.dtype} "
+            f"from {low} to {high}"
+        )
+    return host.astype(np.int64, copy=False)
+
+
+def on_host(values: Any) -> Any:
+    """An array of any library on the host; anything else as it is."""
+    return _backend.to_host(values) if _backend.is_array(values) else values
 
 
 def sum_rows_by_code(
@@ -114,11 +127,8 @@ def sum_block(
     if is_few(height, rows.shape[1], isinstance(rows, Sparse)):
         marks = one_hot(codes, height, rows)
         return scaled_product(marks if weights is None else marks * weights, rows, scale)
-    # The codes that this block has, then zeros for all others.
-    present, local = np.unique(_backend.to_host(codes), return_inverse=True)
     host = None if weights is None else _backend.to_host(weights)
-    sums = sum_many(open_array(rows), local, present.shape[0], host, scale=scale)
-    return placed(sums, present, height)
+    return sum_many(open_array(rows), _backend.to_host(codes), height, host, scale=scale)
 
 
 def sum_many(
@@ -130,10 +140,13 @@ def sum_many(
     scale: float = 1.0,
 ) -> Array:
     """Sum scale·(rows − shift) by very many codes; sparse rows are not shifted."""
-    counts = np.bincount(codes, minlength=height)
+    # The codes that there are, then zeros for all others.
+    present, codes, counts = np.unique(codes, return_inverse=True, return_counts=True)
     if isinstance(rows, SparseRows):
-        return _sum_columns(rows, codes, counts, weights, scale)
-    return _sum_in_class_order(rows, codes, counts, shift, weights, scale)
+        sums = _sum_columns(rows, codes, counts, weights, scale)
+    else:
+        sums = _sum_in_class_order(rows, codes, counts, shift, weights, scale)
+    return sums if len(present) == height else placed(sums, present, height)
 
 
 def scaled_product(left: Array, rows: Array, scale: float) -> Array:

@@ -1,0 +1,227 @@
+"""The public core: pure functions on arrays of every library, against naive sums and eigenpairs."""
+
+import numpy as np
+import oracle
+import pytest
+import scipy.sparse as sp
+from conftest import needs_float64, spare_compiling
+
+import slce_xp
+from slce_xp import core
+
+FORMS = ["scatter", "gram", "krylov"]
+
+
+def naive_sums(X, codes, n_classes, weights=None):
+    sums = np.zeros((n_classes, X.shape[1]))
+    np.add.at(sums, codes, X if weights is None else X * weights[:, None])
+    return sums
+
+
+def test_the_three_names_of_the_core():
+    from slce_xp.core import class_sums, eigenpairs, largest_eigenpairs
+
+    assert {class_sums, eigenpairs, largest_eigenpairs} <= {
+        getattr(core, name) for name in core.__all__
+    }
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("n_classes", [3, 200])
+def test_class_sums_on_every_library(xp, n_classes, weighted):
+    rng = np.random.default_rng(0)
+    X = xp.held(rng.standard_normal((500, 7)))
+    codes = rng.permutation(np.concatenate([np.arange(n_classes), rng.integers(0, n_classes, 500)]))
+    codes = codes[:500]
+    weights = xp.held(rng.uniform(0.5, 2.0, 500)) if weighted else None
+    found = core.class_sums(
+        xp.array(X), xp.array(codes), n_classes, weights=None if weights is None else weights
+    )
+    expected = naive_sums(X.astype(float), codes, n_classes, weights)
+    np.testing.assert_allclose(xp.numpy(found), expected, atol=xp.tolerance(1e-12, 1e-4))
+
+
+def test_class_sums_leave_out_the_code_after_the_last():
+    X = np.arange(8.0).reshape(4, 2)
+    found = core.class_sums(X, [0, 2, 1, 0], 2)
+    np.testing.assert_array_equal(found, [X[0] + X[3], X[2]])
+
+
+@pytest.mark.parametrize("n_classes", [3, 150])
+def test_class_sums_of_a_sparse_matrix(n_classes):
+    rng = np.random.default_rng(1)
+    X = rng.poisson(0.3, (400, 20)).astype(float)
+    codes = rng.integers(0, n_classes, 400)
+    found = core.class_sums(sp.csr_array(X), codes, n_classes)
+    np.testing.assert_allclose(found, naive_sums(X, codes, n_classes), atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("codes", "message"),
+    [
+        ([0, 1], "shape"),
+        ([0, 1, 3], "from 0 to"),
+        ([0, -1, 1], "from 0"),
+        ([0.0, 1, 1], "integers"),
+    ],
+)
+def test_codes_that_do_not_fit_raise(codes, message):
+    with pytest.raises(ValueError, match=f"^codes must .*{message}"):
+        core.class_sums(np.zeros((3, 2)), np.asarray(codes), 2)
+
+
+@pytest.mark.parametrize("m", [5, 450])
+def test_largest_eigenpairs_on_every_library(xp, m):
+    spare_compiling(xp)
+    rng = np.random.default_rng(2)
+    A = rng.standard_normal((m, m))
+    A = xp.held(A + A.T)
+    values, vectors = core.largest_eigenpairs(xp.array(A), 3)
+    values, vectors = xp.numpy(values), xp.numpy(vectors).astype(float)
+    assert values.shape == (3,)
+    assert vectors.shape == (m, 3)
+    expected = np.linalg.eigvalsh(A.astype(float))[::-1][:3]
+    np.testing.assert_allclose(values, expected, atol=xp.tolerance(1e-10, 1e-3))
+    np.testing.assert_allclose(
+        A.astype(float) @ vectors, vectors * values, atol=xp.tolerance(1e-9, 1e-3)
+    )
+
+
+@pytest.mark.parametrize("k", [0, 4])
+def test_largest_eigenpairs_take_a_k_that_there_is(k):
+    with pytest.raises(ValueError, match="k from 1"):
+        core.largest_eigenpairs(np.eye(3), k)
+
+
+@pytest.mark.parametrize("shape", [(120, 30), (30, 90)], ids=["tall", "wide"])
+@pytest.mark.parametrize("form", [*FORMS, "auto"])
+def test_eigenpairs_on_every_library(xp, form, shape):
+    spare_compiling(xp)
+    X, y = oracle.blobs(*shape, 4, seed=3)
+    X = xp.held(X)
+    found = core.eigenpairs(xp.array(X), xp.array(y.astype(np.int64)), 4, 3, form=form)
+    values, vectors = oracle.eigenpairs(X.astype(float), y)
+    assert found.n_positive == (3, 3)
+    assert found.converged
+    np.testing.assert_allclose(xp.numpy(found.values), values[:3], rtol=xp.tolerance(1e-7, 1e-4))
+    A = xp.numpy(found.components).astype(float)
+    assert oracle_angle(A, vectors[:3]) < xp.tolerance(1e-6, 1e-3)
+    np.testing.assert_allclose(
+        xp.numpy(found.mean), X.astype(float).mean(axis=0), atol=xp.tolerance(1e-12, 1e-5)
+    )
+
+
+def oracle_angle(A, B):
+    return np.linalg.norm(A - (A @ B.T) @ B, 2)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_eigenpairs_are_those_of_fit_to_the_bit(form):
+    X, y = oracle.blobs(90, 40, 5, seed=4)
+    weights = np.random.default_rng(4).uniform(0.5, 2.0, 90)
+    model = slce_xp.fit(X, y, 4, solver=form, sample_weight=weights)
+    found = core.eigenpairs(X, y, 5, 4, form=form, weights=weights)
+    if form == "krylov":  # whose start block is wider by the plan
+        np.testing.assert_allclose(found.values, model.eigenvalues, rtol=1e-9)
+    else:
+        np.testing.assert_array_equal(found.values, model.eigenvalues)
+        np.testing.assert_array_equal(found.components, model.components)
+
+
+def test_eigenpairs_beyond_the_positive_ones_come_from_a_dense_form():
+    X, y = oracle.blobs(200, 20, 3, seed=5)
+    found = core.eigenpairs(X, y, 3, 6, form="krylov")
+    assert found.form == "scatter"
+    np.testing.assert_allclose(found.values, oracle.eigenpairs(X, y)[0][:6], rtol=1e-8)
+
+
+def test_eigenpairs_with_samples_without_a_label():
+    X, y = oracle.blobs(100, 12, 3, seed=6)
+    codes = np.where(np.arange(100) % 3 == 0, 3, y)
+    model = slce_xp.fit(X, np.where(codes == 3, -1, y), 2, unlabeled=-1, unlabeled_weight=0.3)
+    found = core.eigenpairs(X, codes, 3, 2, unlabeled_weight=0.3)
+    np.testing.assert_allclose(found.values, model.eigenvalues, rtol=1e-10)
+
+
+def test_eigenpairs_of_a_sparse_matrix():
+    rng = np.random.default_rng(7)
+    X = rng.poisson(0.5, (150, 25)).astype(float)
+    y = np.arange(150) % 4
+    X[:, :4] += 3 * np.eye(4)[y]
+    found = core.eigenpairs(sp.csr_array(X), y, 4, 3)
+    np.testing.assert_allclose(found.values, oracle.eigenpairs(X, y)[0][:3], rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"k": 0}, "k must"),
+        ({"form": "dense"}, "form must"),
+        ({"n_classes": 4}, "codes must have samples of each"),
+        ({"weights": [1.0, 0.0, 1.0, 1.0]}, "weights must be positive"),
+    ],
+)
+def test_eigenpairs_refuse_what_is_wrong(change, message):
+    options = {"n_classes": 2, "k": 1, **change}
+    X = np.asarray([[0.0, 1.0], [1.0, 0.0], [8.0, 1.0], [9.0, 0.0]])
+    arguments = [X, [0, 0, 1, 1], options.pop("n_classes"), options.pop("k")]
+    with pytest.raises(ValueError, match=f"^{message}"):
+        core.eigenpairs(*arguments, **options)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_moments_of_parts_add_up(xp, weighted):
+    needs_float64(xp)
+    X, y = oracle.blobs(120, 6, 3, seed=8)
+    X = X + 1e3
+    weights = np.random.default_rng(8).uniform(0.5, 2.0, 120) if weighted else None
+
+    def of(rows):
+        w = None if weights is None else weights[rows]
+        codes = xp.array(y[rows].astype(np.int64))
+        return core.class_moments(xp.array(X[rows]), codes, 3, weights=w, second=True)
+
+    both, whole = of(slice(0, 50)) + of(slice(50, 120)), of(slice(0, 120))
+    np.testing.assert_allclose(xp.numpy(both.mean), xp.numpy(whole.mean), rtol=1e-13)
+    np.testing.assert_allclose(xp.numpy(both.centroids), xp.numpy(whole.centroids), rtol=1e-13)
+    scatters = [xp.numpy(m.about(whole.mean).second) / m.scale**2 for m in (both, whole)]
+    np.testing.assert_allclose(*scatters, rtol=1e-9, atol=1e-9 * np.abs(scatters[0]).max())
+
+
+# ---------------------------------------------------------------- compilers
+
+
+CALLS = {
+    "class_sums": lambda x, codes: core.class_sums(x, codes, 3),
+    "class_sums of many": lambda x, codes: core.class_sums(x, codes, 300),
+    "largest_eigenpairs": lambda x, codes: core.largest_eigenpairs(x.T @ x, 2),
+    "orthonormal_columns": lambda x, codes: core.orthonormal_columns(x),
+    "fix_signs": lambda x, codes: core.fix_signs(x),
+}
+
+
+def check_compiled(compiled, plain):
+    if not isinstance(plain, tuple):
+        compiled, plain = (compiled,), (plain,)
+    for there, here in zip(compiled, plain, strict=True):
+        np.testing.assert_allclose(np.asarray(there), np.asarray(here), atol=1e-4)
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_static_shapes_work_under_jit(call):
+    jax = pytest.importorskip("jax")
+    rng = np.random.default_rng(9)
+    x = jax.numpy.asarray(rng.standard_normal((40, 5)), dtype=jax.numpy.float32)
+    codes = jax.numpy.asarray(rng.integers(0, 3, 40))
+    check_compiled(jax.jit(CALLS[call])(x, codes), CALLS[call](x, codes))
+
+
+@pytest.mark.filterwarnings("ignore:Dynamo detected a call")
+@pytest.mark.parametrize("call", CALLS)
+def test_static_shapes_work_under_torch_compile(call):
+    torch = pytest.importorskip("torch")
+    rng = np.random.default_rng(9)
+    x = torch.asarray(rng.standard_normal((40, 5)), dtype=torch.float32)
+    codes = torch.asarray(rng.integers(0, 3, 40))
+    compiled = torch.compile(CALLS[call], backend="eager")
+    check_compiled(compiled(x, codes), CALLS[call](x, codes))
