@@ -19,7 +19,6 @@ import slce_xp
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
 PAGES = [README, *sorted((ROOT / "docs").glob("*.md"))]
-NOT_RUN = "<!-- core: not run yet -->\n"  # before a block that needs what is not there yet
 # The libraries that a page imports: a page that is not here has no snippet to run.
 NEEDED = {
     "README": {"sklearn", "torch"},
@@ -28,17 +27,16 @@ NEEDED = {
     "gpu": {"torch"},
     "index": {"sklearn"},
     "large_data": {"dask", "sklearn"},
+    "library_authors": {"sklearn", "torch"},
     "plots": {"matplotlib"},
     "scikit_learn": {"pandas", "sklearn", "torch"},
 }
 
 
 def blocks(page):
-    """Return (language, code) of the fenced blocks of a page that are to be run."""
+    """Return (language, code) of the fenced blocks of a page."""
     text = page.read_text(encoding="utf-8")
-    fenced = r"^(<!--[^\n]*-->\n)?```(\w+)\n(.*?)^```$"
-    found = re.findall(fenced, text, flags=re.DOTALL | re.MULTILINE)
-    return [(language, code) for mark, language, code in found if mark != NOT_RUN]
+    return re.findall(r"^```(\w+)\n(.*?)^```$", text, flags=re.DOTALL | re.MULTILINE)
 
 
 def stem(path):
