@@ -1,4 +1,4 @@
-"""validate → plan → statistics → solve → signs → model."""
+"""`fit`: validate → plan → solve → model."""
 
 from __future__ import annotations
 
@@ -69,15 +69,15 @@ def fit(
         float, shorter floats are computed in float32. Never changed. Sparse matrices of SciPy,
         CuPy and torch are never made dense nor centred. A memmap, an HDF5 dataset, a zarr array
         or anything else with a shape, a dtype and rows ``X[i:j]`` is read in blocks, the next one
-        while this one is worked on. A Dask array is computed with where its chunks are.
+        while this one is worked on. Chunks of a Dask array are processed where they are.
     y : array, list, Series or Categorical, shape (n,)
         Class labels: integers, strings, booleans, dates. On any device or on the host.
-        Measurements, most of them different, are refused.
+        Continuous targets raise ValueError.
     n_components : int, "positive" or None
         Components to return, from 1 to d. None: number of classes − 1. "positive": only
         those that lower the loss, which may be none.
     backend : {"numpy", "cupy", "torch", "jax"}, namespace or None
-        None computes where X is. A name moves X there, once; or block by block, where X is read
+        None computes on X's own device. A name moves X there, once; or block by block, if X is read
         in blocks or is too large for the device.
     device : optional
         A device of the backend, such as "cuda:1"; None is X's own or the backend's default.
@@ -92,12 +92,12 @@ def fit(
         4e-6 in float32. The dense forms are exact to rounding. It has no influence on which
         eigenvalues are called positive.
     max_iter : int
-        Passes over X that the matrix-free form may take; a ConvergenceWarning says how far it
-        got where they do not suffice.
+        Passes over X that the matrix-free form may take; a ConvergenceWarning reports the residual
+        if they do not suffice.
     max_memory : int or str, optional
-        Bytes that the fit may allocate beside X, such as "2GB"; blocks that are read count.
-        Refused with a MemoryError before any work where no form fits. On a GPU what is free there
-        is a bound, too.
+        Bytes that the fit may allocate in addition to X, such as "2GB"; blocks that are read count.
+        If no form fits, MemoryError is raised before any work. On a GPU the free memory is a bound,
+        too.
     random_state : int
         Seed for directions that are arbitrary by nature (null space of X) and for the start
         block of the matrix-free form.
@@ -120,14 +120,15 @@ def fit(
     Returns
     -------
     Model
-        Frozen; its arrays live where the fit was computed.
+        Frozen; its arrays are on the device that the fit was computed on.
 
     Raises
     ------
     ValueError, TypeError
-        For what cannot be fitted; the message names the parameter, the rule and the remedy.
+        For invalid input; the message names the parameter, the rule and the remedy, and the
+        attribute ``parameter`` is the name of the parameter.
     MemoryError
-        Where no form fits into `max_memory` or the device, before any work.
+        If no form fits into `max_memory` or the device; raised before any work.
 
     Warns
     -----
@@ -141,7 +142,7 @@ def fit(
 
     See Also
     --------
-    slce_xp.plan : What a fit will take, before it starts.
+    slce_xp.plan : Estimate the cost of a fit, without data.
     slce_xp.SLCE : The same as a scikit-learn transformer.
 
     Examples
@@ -197,7 +198,7 @@ def fit(
             wide_passes=plan.wide_passes,
             positive_only=n_components == "positive",
             fill=dense is None,
-            tell=bar.residual,
+            report=bar.residual,
         )
         operator, solution = solve(rows, groups, plan.form, request, seed)
         if dense is not None and _needs_dense_form(solution, request, solver, max_iter):
@@ -274,7 +275,7 @@ def make_plan(
         problem = dataclasses.replace(
             problem, where=_plan.CLUSTER, by_rows=matrix.numblocks[1] == 1
         )
-        if _backend.is_sparse(matrix._meta):  # how full it is nobody knows
+        if _backend.is_sparse(matrix._meta):  # density unknown: assume dense
             problem = dataclasses.replace(problem, stored=problem.n * problem.d)
         return matrix, problem, limits, _plan.choose(problem, limits, solver)
     if not isinstance(matrix, RowReader):
@@ -306,7 +307,7 @@ def make_plan(
 def _made_of(matrix: Sparse, problem: Problem) -> int:
     """Bytes of a sparse matrix as it is computed with, as far as that is another than it is."""
     made = matrix.compressing_bytes
-    # Blocks are converted one by one, if they can be had and the sums are made of them.
+    # Blocks are converted one by one, if the library can slice and the sums are made of blocks.
     by_columns = problem.n_classes >= max(ONE_HOT_CLASSES + 1, problem.d)
     whole = by_columns or not matrix.can_slice
     if whole and _backend.dtype_name(matrix.dtype) != problem.dtype:
@@ -403,7 +404,7 @@ def _warn_if_useless(n_components: int | str | None, k: int, low: int, high: int
     if n_components == "positive" and low < high:
         warnings.warn(
             f"n_components='positive' has {low} components, but up to {high} eigenvalues may be "
-            "positive: the others could not be told from zero. Use a dense solver or float64",
+            "positive: the others cannot be distinguished from zero. Use a dense solver or float64",
             stacklevel=4,
         )
     elif n_components == "positive" and high == 0:

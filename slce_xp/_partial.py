@@ -1,7 +1,7 @@
 """Batches that add up: class statistics that grow, merge, and are solved when asked.
 
 The statistics are exact, whatever the batches and their order: sums about the mean of all that
-was seen, in double precision where the device has it. Merging two of them moves both to their
+was seen, in double precision if the device has it. Merging two of them moves both to their
 common mean, so that nothing large is ever subtracted from something large.
 """
 
@@ -73,7 +73,7 @@ def add_up(
     unlabeled: Any = None,
     unlabeled_weight: float = 1.0,
 ) -> Statistics | None:
-    """The statistics of one batch; None where no sample of it counts.
+    """The statistics of one batch; None if no sample of it counts.
 
     Parameters
     ----------
@@ -127,8 +127,8 @@ def _make_plan(
     matrix: Any, place: Place, problem: Problem, max_memory: int | str | None
 ) -> tuple[Any, Plan]:
     memory = sizes.parse_bytes(max_memory)
-    # Two of float64, what was there and what this batch adds, beside four that the plan has: of
-    # the dtype of X, where a merge and a solve take float64.
+    # Two of float64, what was there and what this batch adds, in addition to four of the plan,
+    # which are of the dtype of X, though a merge and a solve take float64.
     kept = (2 * 8 + 4 * (8 - problem.itemsize)) * problem.d**2
     left = None if memory is None else memory - kept
     try:
@@ -139,7 +139,7 @@ def _make_plan(
     except MemoryError as error:
         raise MemoryError(
             f"batches are added up in d × d matrices, which take {sizes.format_bytes(kept)} for "
-            f"d = {problem.d} beside what follows: {error}. Or fit rows from a file, without such "
+            f"d = {problem.d}, and more: {error}. Or fit rows from a file, without such "
             "a matrix: slce_xp.fit(numpy.load(path, mmap_mode='r'), y)"
         ) from None
 

@@ -41,9 +41,9 @@ def qr(matrix: Array) -> tuple[Array, Array]:
 
 
 def _is_large_for_numpy(matrix: Array) -> bool:
-    """Whether SciPy is the better one.
+    """Whether SciPy is better than NumPy.
 
-    It can compute some eigenpairs only, and all of them beside three matrices, not four. NumPy
+    It can compute some eigenpairs only, and all of them with three matrices instead of four. NumPy
     factors float32 in double precision, in two to three times the memory.
     """
     return isinstance(matrix, np.ndarray) and matrix.shape[0] > SUBSET_FROM
@@ -60,7 +60,7 @@ def largest_eigenpairs(matrix: Array, k: int) -> tuple[Array, Array]:
     Returns
     -------
     eigenvalues : array, shape (j,)
-        j = k where only those are computed, j = m where the library computes all anyway.
+        j = k if only those are computed, j = m if the library computes all anyway.
     eigenvectors : array, shape (m, j)
     """
     xp, device = place_of(matrix)

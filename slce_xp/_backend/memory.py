@@ -11,7 +11,7 @@ from slce_xp._backend.places import Place
 
 
 def free_bytes(place: Place) -> int | None:
-    """Bytes that a device can still give, or None where nobody knows: on the host, above all."""
+    """Free bytes of a device, or None if unknown, as on the host."""
     xp, device = place
     if compat.is_cupy_namespace(xp):
         return _free_for_cupy(device)

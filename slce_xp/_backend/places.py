@@ -67,7 +67,7 @@ def place_of_sparse(x: Any) -> Place:
 
 
 def namespace_of(x: Array) -> Any:
-    """The functions for an array: also for a Dask array, which is computed with where it is."""
+    """The namespace of an array; of a Dask array, that of Dask."""
     return compat.array_namespace(x) if compat.is_dask_array(x) else place_of(x).xp
 
 
@@ -94,8 +94,8 @@ def backend_name(xp: ModuleType) -> str:
 def find_place(backend: str | ModuleType, device: object = None) -> Place:
     """Namespace and device for a backend that the caller asked for by name.
 
-    Raises ImportError where the library is missing, ValueError for an unknown name or
-    a device the library does not have, RuntimeError where there is no GPU.
+    Raises ImportError if the library is missing, ValueError for an unknown name or a device that
+    the library does not have, RuntimeError if there is no GPU.
     """
     xp = _load(backend) if isinstance(backend, str) else _as_namespace(backend)
     if compat.is_cupy_namespace(xp):
@@ -140,7 +140,7 @@ def _as_namespace(backend: object) -> ModuleType:
 
 
 def _require_cuda_for_cupy(xp: ModuleType) -> None:
-    # `import cupy` succeeds without a driver, so only this question tells.
+    # `import cupy` succeeds without a driver.
     if not xp.cuda.is_available():
         raise RuntimeError(
             "backend='cupy' needs a CUDA GPU and its driver, and none was found; "
@@ -162,7 +162,7 @@ def _find_device(xp: ModuleType, device: object) -> Any:
 
 
 def _as_device(xp: ModuleType, device: object) -> object:
-    """Translate 'cpu', 'cuda:1' and the like where a library wants its own object."""
+    """Translate 'cpu', 'cuda:1' and the like if a library requires its own object."""
     if not isinstance(device, str):
         return device  # None is the library's default
     if compat.is_cupy_namespace(xp):
@@ -216,7 +216,7 @@ def has_csr(x: object) -> bool:
 
 
 class Matrix:
-    """A matrix of ours that is no array of a library: it has a shape, a dtype and a place."""
+    """A matrix of ours that is not an array of a library: it has a shape, a dtype and a place."""
 
     shape: tuple[int, int]
 

@@ -26,14 +26,14 @@ def dtype_name(dtype: object) -> str:
 def factors_of(scale: float) -> tuple[float, float]:
     """Two powers of two with the given product, one to apply before a matrix product, one after.
 
-    Neither overflows where their product would.
+    Neither overflows, even if their product does.
     """
     exponent = math.frexp(scale)[1] - 1
     return math.ldexp(1.0, exponent // 2), math.ldexp(1.0, exponent - exponent // 2)
 
 
 def working_dtype(x: Array) -> Any:
-    """The dtype to compute in, or None where `x` has no real numbers.
+    """The dtype to compute in, or None if `x` does not hold real numbers.
 
     float32 and float64 stay, shorter floats become float32, longer ones float64,
     integers and booleans the library's default.
@@ -62,7 +62,7 @@ def longest_float(place: Place) -> Any:
 def computing(place: Place) -> Iterator[None]:
     """What holds while numbers are worked with: full precision, and errors that say what to do.
 
-    Products keep the precision of their dtype: JAX on its own, and torch where it was allowed
+    Products keep the precision of their dtype: JAX by default, and torch if allowed
     to, multiply float32 in TF32 on GPUs that have it, which keeps three digits and makes a
     Gram matrix useless. NumPy is quiet about overflow and infinity, which are reported as
     errors of X. A library that runs out of memory raises MemoryError, whatever its own error is.

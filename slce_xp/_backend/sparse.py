@@ -63,7 +63,7 @@ class Sparse(Matrix):
 
     @cached_property
     def _matrix(self) -> Any:
-        """As compressed rows: the same memory where it has them already."""
+        """As compressed rows; the same memory if it has them already."""
         x = self._given
         if self._is_compressed:
             return x
@@ -82,7 +82,7 @@ class Sparse(Matrix):
 
     @property
     def compressing_bytes(self) -> int:
-        """What compressed rows will take beside the matrix; 0 where it has them already."""
+        """Bytes of compressed rows in addition to the matrix; 0 if it has them already."""
         x = self._given
         if self._is_compressed:
             return 0
@@ -126,7 +126,7 @@ class Sparse(Matrix):
         return (left @ dense.T).T
 
     def rows(self, index: slice) -> Sparse:
-        """Some rows, where `can_slice` says so: torch has no slices of sparse matrices."""
+        """Some rows, if `can_slice`: torch has no slices of sparse matrices."""
         matrix, start, stop = self._matrix, index.start, index.stop
         if self.place != NUMPY:
             return Sparse(matrix[start:stop])

@@ -49,7 +49,7 @@ def _torch_to_host(x: Array) -> np.ndarray:
 
 
 def from_host(values: np.ndarray, place: Place, dtype: Any = None) -> Array:
-    """Put a NumPy array where `place` says; shares memory where the library can."""
+    """A NumPy array at `place`; shares memory if the library can."""
     xp, device = place
     if compat.is_numpy_namespace(xp):
         return xp.asarray(values, dtype=dtype)
@@ -115,7 +115,7 @@ def detached(x: Array) -> Array:
 
 
 def without_rows(x: Array) -> Array:
-    """An array like `x` with no row at all: it tells what `x` would be elsewhere."""
+    """An array like `x` without rows, to find its dtype elsewhere."""
     xp, device = place_of(x)
     return xp.empty((0, x.shape[1]), dtype=x.dtype, device=device)
 

@@ -1,4 +1,4 @@
-"""Dask arrays: chunks stay where they are. The only file that imports Dask.
+"""Dask arrays: chunks are not moved. The only file that imports Dask.
 
 A pass is one graph. The operator's own expressions build it, for `Chunked` answers to the few
 operations that they use on rows; nothing comes to the client but sums of the size of its vectors.
@@ -25,7 +25,7 @@ from slce_xp.core.rows import Kernel, Rows, Term, largest_magnitude
 
 # Terms that one task adds up.
 FAN_IN = 8
-# Rows that must be seen to tell whether data lie far from the origin.
+# Rows that must be probed to see whether data lie far from the origin.
 LEAST_PROBE = 8
 # Vectors and labels travel with the graph: what a worker loses when it dies can be made again.
 # Dask warns of graphs above 10 MB, which ours may well be.
@@ -129,7 +129,7 @@ class Chunked(Matrix):
 
 
 class DaskRows(Rows):
-    """A Dask array: what is made of it, is made where its chunks are.
+    """A Dask array: chunks are processed where they are.
 
     Parameters
     ----------
@@ -240,7 +240,7 @@ class DaskRows(Rows):
         return self._pass(centred(self.whole()).outer())[0]
 
     def raise_if_not_finite(self) -> None:
-        """Find the first NaN or infinity: each chunk tells its own."""
+        """Raise ValueError for the first NaN or infinity: each chunk reports its own."""
         grid = self._chunks.to_delayed()
         find = delayed(_first_not_finite)
         found = self._compute(*(find(chunk) for chunk in grid.ravel()))
@@ -294,7 +294,7 @@ def _tree_sum(terms: list[Any]) -> Any:
 def _other_kind(chunk: Any, x: Any) -> TypeError:
     got = chunk if isinstance(chunk, str) else type(chunk).__name__
     return TypeError(
-        f"X must have chunks of the kind that it tells, {type(x._meta).__name__}; got {got}. Tell "
+        f"X must have chunks of its declared kind, {type(x._meta).__name__}; got {got}. Declare "
         "the right one: X.map_blocks(lambda chunk: chunk, meta=a chunk without rows)"
     )
 

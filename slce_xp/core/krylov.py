@@ -3,7 +3,7 @@ r"""The matrix-free form: block Lanczos from the class centroids. For everything
 For μ > 0, M a = μ a rewrites to a = 2 (S_t + μI)⁻¹ Bᵀ(B a), so every positive eigenvector lies
 in the block Krylov space of S_t that starts at the class centroids. With fewer samples than
 features the same space is built in sample coordinates, a = Xᵀu, from the class indicators and
-G = X Xᵀ, where vectors are short.
+G = X Xᵀ, in which vectors are short.
 
 Blocks are stored as rows: products with a row-major X are fastest that way.
 """
@@ -28,7 +28,8 @@ from slce_xp.core.refine import LARGEST_RESIDUAL, KnownPairs, refine
 from slce_xp.core.resolve import Resolved, resolve
 from slce_xp.core.solution import Request, Solution
 
-# The start block in memory, where a pass is cheap: narrow, and soon cut down to the residuals.
+# The start block for data in memory, which are cheap to pass over: narrow, and soon reduced to the
+# residuals.
 NARROW, NARROW_PASSES = 32, 3
 # Rounding of products with C, in eps of its norm: Ritz values are no better than that.
 ROUNDING_EPS = 32.0
@@ -52,7 +53,7 @@ def solve(operator: CentroidOperator, request: Request) -> Solution:
     bulk of the spectrum or in the null space of X, and is the business of a dense form.
     """
     # In sample coordinates M is D·G, and only with labels for all is D known on the space.
-    # They take two readings of rows per pass, where rows are all that can be had.
+    # They take two readings of X per pass if only row slicing is supported.
     samples = operator.n < operator.d and operator.is_supervised and not operator.by_rows
     side = _Samples(operator) if samples else _Features(operator)
     width = request.width
@@ -77,7 +78,7 @@ def solve(operator: CentroidOperator, request: Request) -> Solution:
         wanted = values > error
         wanted[request.k :] = False
         history.append(float(residuals[wanted].max(initial=0.0)))
-        request.tell(history[-1])
+        request.report(history[-1])
         target = _target(values[wanted] / norm, request.tol, space.eps)
         full = space.size + request.width > request.max_rows
         last = space.exhausted or len(history) >= request.max_iter or full
@@ -255,11 +256,11 @@ class _Counter:
 
 
 def _target(values: np.ndarray, tol: float, eps: float) -> float:
-    """The residual to reach: the tolerance, or less where the gap below the positive ones is small.
+    """The residual to reach: the tolerance, or less if the gap below the positive values is small.
 
     The angle to the exact subspace is about the residual over that gap, which is the smallest
-    positive eigenvalue or more; it shall be 100·tol at most where 0.01·tol suffices for that
-    and is not rounding.
+    positive eigenvalue or more. It should be at most 100·tol if a residual of 0.01·tol suffices for
+    that and is not rounding.
     """
     positive = values[values > 0.0]
     gap = float(positive.min(initial=np.inf))

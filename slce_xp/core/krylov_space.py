@@ -17,7 +17,7 @@ class KrylovSpace:
     C is S_t or G, T is symmetric, and P is orthonormal and orthogonal to Q. To grow, some or
     all of the pool join Q: that costs one product with C, one pass over X, and one read from
     the device. All else on the host is no larger than T and K. L is what the Gram matrix of the
-    last remainder could not tell from rounding; it joins the pool in the next growth.
+    last remainder could not separate from rounding; it joins the pool in the next growth.
     """
 
     def __init__(self, apply: Callable[[Array], Array], start: Array, classes: Array) -> None:
@@ -29,7 +29,7 @@ class KrylovSpace:
         self.matrix = np.zeros((0, 0))  # T
         self.norm = 0.0  # a lower bound of ‖C‖
         self.quotient = 0.0  # the largest eigenvalue of C seen in the last block
-        self.pool: Array = self._orthonormal_start(start)  # None where the space is invariant
+        self.pool: Array = self._orthonormal_start(start)  # None if the space is invariant
         self.coupling = np.zeros((0, self.pool.shape[0]))  # K
         # The rows of `classes` in the first block, and 2·BᵀB there.
         self.classes = read(classes @ self.pool.T)[0]
@@ -197,7 +197,7 @@ class KrylovSpace:
         rounding = np.square(noise * scale) @ np.square(axes)
         visible = 4.0 * gram.shape[0] * self.eps * float(squares[-1])
         kept = (squares > visible) & (squares > rounding)
-        # An eigenvalue below `visible` tells nothing but that: it may be anything up to it.
+        # An eigenvalue below `visible` may be anything up to it.
         complete = not bool((~kept & (rounding < visible) & _touches(axes, rows_kept)).any())
         axes, lengths = axes[:, kept], np.sqrt(squares[kept])
         if lengths.shape[0] == 0:

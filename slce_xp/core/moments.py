@@ -26,7 +26,7 @@ from slce_xp.core.sums import placed, scaled_product
 
 # A mean much larger than the spread costs accuracy if it is subtracted after the sums; then it is
 # subtracted from each block before. The ratio of their squares that is still harmless: for second
-# moments, where it is the loss itself, and for float64 sums, where its root is.
+# moments, which lose as much, and for float64 sums, which lose its root.
 SAFE_OFFSET_SQUARES = 4.0
 SAFE_OFFSET_SUMS = 256.0
 SAFE_OFFSET_SPARSE = 64.0

@@ -23,14 +23,14 @@ from slce_xp.core.sums import one_hot, sum_rows_by_code
 
 
 class ScatterOperator:
-    """The eigenproblem as far as class statistics tell it: that is all the scatter form needs.
+    """The eigenproblem as class statistics define it: all that the scatter form needs.
 
     Attributes
     ----------
     between : array, shape (K, d)
         B, with S_b = BᵀB.
     has_samples : bool
-        Whether X is still there, beside its statistics.
+        True if X is available, in addition to its statistics.
     """
 
     has_samples = False
@@ -121,7 +121,7 @@ class ScatterOperator:
         return eigen.zero_level(square, self._precision)
 
     def rayleigh(self, vectors: Array) -> tuple[Array, Array] | None:
-        """VᵀMV and the scatter of X·V, by a pass over X; None if there is no X any more."""
+        """VᵀMV and the scatter of X·V, by a pass over X; None without X."""
         return None
 
     def draw(self, count: int) -> Array:
@@ -138,7 +138,7 @@ class CentroidOperator(ScatterOperator):
         super().__init__(moments, seed)
         self._rows = rows
         self._groups = groups
-        # √w, where samples have weights
+        # √w; None for ones
         self._host_root = None if groups.weights is None else np.sqrt(groups.weights)
         self._root = rows.put(self._host_root)
         self._signs = rows.put(groups.signs)
@@ -203,7 +203,7 @@ class CentroidOperator(ScatterOperator):
     def rayleigh(self, vectors: Array) -> tuple[Array, Array]:
         """VᵀMV by the scores X·V, and VᵀS_tV with absolute signs, both (q, q): one pass over X.
 
-        The former is exact to rounding relative to the latter, however small both are beside M.
+        The former is exact to rounding relative to the latter, however much smaller than M it is.
         """
         rows = vectors.T
         term = partial(self._score_term, rows, (rows @ self._mean_left)[:, None])

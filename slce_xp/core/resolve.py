@@ -1,4 +1,4 @@
-"""Eigenvalues within rounding of zero, told apart by Rayleigh quotients.
+"""Eigenvalues within rounding of zero, resolved by Rayleigh quotients.
 
 What a dense eigensolver returns is exact to rounding relative to the norm of M. Scores of the
 data, X·V, show much smaller eigenvalues: to rounding relative to the scatter of those scores.
@@ -130,7 +130,7 @@ def resolve(
     if count == 0:
         return Resolved(np.zeros(0), vectors, np.zeros(0, dtype=bool), np.zeros(0))
     found = operator.rayleigh(vectors)
-    if found is None:  # nothing is left but the sums: all that they cannot tell counts as zero
+    if found is None:  # sums alone: what they cannot resolve counts as zero
         return Resolved(
             np.zeros(count), vectors, np.ones(count, dtype=bool), np.full(count, np.inf)
         )

@@ -32,8 +32,9 @@ def solve(operator: ScatterOperator, request: Request) -> Solution:
         positive = int((host > 0.0).sum())
         return Solution(values[:k], vectors[:, :k], (positive, positive))
 
-    # Some are within rounding of zero: all of those are needed, to tell the null space of X from
-    # the others. Any mixture of the former would do, so seeded directions are projected onto it.
+    # Some are within rounding of zero: all of those are needed, to separate the null space of X
+    # from the others. Any basis of the former would do, so seeded directions are projected onto
+    # it.
     if values.shape[0] < d:
         del vectors
         values, vectors = _backend.largest_eigenpairs(matrix, d)

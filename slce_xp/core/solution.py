@@ -13,7 +13,7 @@ from slce_xp._backend import Array
 
 @dataclass(frozen=True)
 class Request:
-    """What a solver is asked for beside the operator.
+    """What a solver is asked for, in addition to the operator.
 
     Attributes
     ----------
@@ -33,7 +33,7 @@ class Request:
         Whether fewer than k eigenpairs will do, if no more eigenvalues are positive.
     fill : bool
         Whether to return Ritz pairs that are not positive if fewer than k are.
-    tell : function
+    report : function
         Called with the residual after each pass.
     """
 
@@ -45,7 +45,7 @@ class Request:
     max_rows: int = sys.maxsize
     positive_only: bool = False
     fill: bool = False
-    tell: Callable[[float], None] = lambda residual: None
+    report: Callable[[float], None] = lambda residual: None
 
 
 @dataclass(frozen=True)
