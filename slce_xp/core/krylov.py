@@ -11,7 +11,6 @@ Blocks are stored as rows: products with a row-major X are fastest that way.
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
@@ -21,6 +20,15 @@ import numpy as np
 from slce_xp import _backend
 from slce_xp._backend import Array, read
 from slce_xp.core import eigen
+from slce_xp.core.certificate import (
+    FLOOR,
+    MOST_RANDOM,
+    ROUNDING_EPS,
+    Count,
+    Counter,
+    count_above_by_features,
+    count_above_by_samples,
+)
 from slce_xp.core.eigen import gram_of
 from slce_xp.core.krylov_space import KrylovSpace
 from slce_xp.core.operators import CentroidOperator
@@ -31,15 +39,8 @@ from slce_xp.core.solution import Request, Solution
 # The start block for data in memory, which are cheap to pass over: narrow, and soon reduced to the
 # residuals.
 NARROW, NARROW_PASSES = 32, 3
-# Rounding of products with C, in eps of its norm: Ritz values are no better than that.
-ROUNDING_EPS = 32.0
-# Eigenvalues can be counted above so many times that.
-FLOOR = 3.0
-# Random rows beyond the components that are asked for, if some samples have no label; for more
-# components than these, equal eigenvalues may be missed.
-RANDOM_ROWS, MOST_RANDOM = 8, 64
-# Levels between Ritz values at which eigenvalues are counted, at most so many after a pass.
-MOST_LEVELS = 4
+# Random rows beyond the components that are asked for, if some samples have no label.
+RANDOM_ROWS = 8
 
 
 def solve(operator: CentroidOperator, request: Request) -> Solution:
@@ -61,44 +62,39 @@ def solve(operator: CentroidOperator, request: Request) -> Solution:
         # Eigenvectors may be anywhere: as many random rows as there may be equal eigenvalues.
         width = max(width, operator.n_classes + min(request.k, MOST_RANDOM) + RANDOM_ROWS)
     space = KrylovSpace(side.apply, side.start(width), side.classes)
-    counter = _Counter(operator, request.k)
+    counter = Counter(operator, request.k)
     history: list[float] = []
     directions = None
     while True:
         space.grow(directions)
-        values, coordinates, size = side.ritz(space, min(counter.watched, space.size))
-        norm = max(size, np.finfo(float).tiny)  # of M on the space
-        largest = max(norm, space.norm)  # of M and C
-        # What centring subtracts is rounded relative to itself.
-        eps = space.eps * (1.0 + math.sqrt(operator.centring / largest))
-        rounding = ROUNDING_EPS * eps * largest
-        error = rounding * side.growth(values)
-        outside = space.outside(coordinates)
-        residuals = side.lengths(space, outside) / norm
-        wanted = values > error
+        ritz = _Ritz.of(side, space, operator, min(counter.watched, space.size))
+        outside = space.outside(ritz.coordinates)
+        residuals = side.lengths(space, outside) / ritz.norm
+        wanted = ritz.values > ritz.error
         wanted[request.k :] = False
         history.append(float(residuals[wanted].max(initial=0.0)))
         request.report(history[-1])
-        target = _target(values[wanted] / norm, request.tol, space.eps)
+        target = _target(ritz.values[wanted] / ritz.norm, request.tol, space.eps)
         full = space.size + request.width > request.max_rows
         last = space.exhausted or len(history) >= request.max_iter or full
         enough = history[-1] <= target
-        count = _Count()
+        count = Count()
         if enough or last:
             late = residuals > target
-            count = counter.count(side, space, values, error, rounding, late, outside)
+            count = counter.count(
+                side.count_above, space, ritz.values, ritz.error, ritz.rounding, late, outside
+            )
         # Once it is proved that too few are positive, a dense form is due.
         hopeless = count.high < request.k and not (request.positive_only or request.fill)
         if (enough and count.proven) or last or hopeless:
             # What did not converge stays, and is reported.
             filled = request.fill and not request.positive_only and count.low < request.k
             wanted[: request.k] |= filled
-            vectors, exact = side.vectors(space, coordinates[:, wanted])
+            vectors, exact = side.vectors(space, ritz.coordinates[:, wanted])
             # Rounding is always there.
-            residuals[wanted] = np.maximum(exact / norm, 4.0 * eps)
-            worst = float(residuals[wanted].max(initial=0.0))
-            history[-1] = worst
-            if worst <= target or last or hopeless or filled:
+            residuals[wanted] = np.maximum(exact / ritz.norm, 4.0 * ritz.eps)
+            history[-1] = float(residuals[wanted].max(initial=0.0))
+            if history[-1] <= target or last or hopeless or filled:
                 break
         behind = [outside[wanted & (residuals > target)]]
         if enough and count.rows is not None:
@@ -106,54 +102,125 @@ def solve(operator: CentroidOperator, request: Request) -> Solution:
         rows = np.concatenate(behind)
         narrow = len(history) >= request.wide_passes and rows.shape[0] > 0
         directions = _span(rows) if narrow else None
-    found, residuals, bounds = values[wanted], residuals[wanted], (count.low, count.high)
-    near = (values <= error) & (values >= -FLOOR * error)
-    near &= count.proven and count.low < count.high and not filled
-    is_long = isinstance(side, _Samples) and side.is_long(
-        values, wanted, largest, eps, norm * request.tol
+    found = _Found(
+        ritz.values[wanted], vectors, residuals[wanted], (count.low, count.high), history[-1]
     )
-    if (near.any() or is_long) and not filled:
-        span = side.span(space, coordinates, near)
-        lost = int(near.sum()) - span.shape[1]  # too inexact to be found in X
-        pairs = Resolved.certain(found, vectors)
-        if isinstance(side, _Samples):
-            both = vectors if not near.any() else _joined(vectors, span)
-            refined = refine(operator, side.known(space), both, largest)
-            gap = FLOOR * rounding if near.any() else None
-            pairs = resolve(operator, refined.vectors, largest, gap)
-            pairs = pairs.or_known(found, found >= math.sqrt(space.eps) * largest)
+    if not filled:
+        found = _settled(operator, side, space, ritz, count, found, wanted, request)
+    return Solution(
+        eigenvalues=_backend.from_host(found.values, operator.place, vectors.dtype),
+        vectors=found.vectors,
+        n_positive=found.bounds,
+        passes=len(history),
+        residuals=found.residuals,
+        history=tuple(history),
+        converged=found.worst <= request.tol and count.proven and not filled,
+    )
+
+
+class _Ritz(NamedTuple):
+    """Ritz pairs after a pass, and their rounding.
+
+    Attributes
+    ----------
+    values : numpy.ndarray, shape (q,)
+    coordinates : numpy.ndarray, shape (size, q)
+    norm, largest : float
+        The norm of M on the space, and the larger of that and of the norm of C.
+    eps : float
+        Rounding of products with C relative to their size, centring included.
+    rounding : float
+        Rounding of an eigenvalue of M.
+    error : numpy.ndarray, shape (q,)
+        Rounding of each Ritz value.
+    """
+
+    values: np.ndarray
+    coordinates: np.ndarray
+    norm: float
+    largest: float
+    eps: float
+    rounding: float
+    error: np.ndarray
+
+    @classmethod
+    def of(
+        cls, side: _Features | _Samples, space: KrylovSpace, operator: CentroidOperator, count: int
+    ) -> _Ritz:
+        values, coordinates, size = side.ritz(space, count)
+        norm = max(size, np.finfo(float).tiny)
+        largest = max(norm, space.norm)
+        # What centring subtracts is rounded relative to itself.
+        eps = space.eps * (1.0 + math.sqrt(operator.centring / largest))
+        rounding = ROUNDING_EPS * eps * largest
+        error = rounding * side.growth(values)
+        return cls(values, coordinates, norm, largest, eps, rounding, error)
+
+
+class _Found(NamedTuple):
+    """Eigenpairs with residuals relative to the norm of M, and bounds of how many are positive."""
+
+    values: np.ndarray
+    vectors: Array
+    residuals: np.ndarray
+    bounds: tuple[int, int]
+    worst: float
+
+
+def _settled(
+    operator: CentroidOperator,
+    side: _Features | _Samples,
+    space: KrylovSpace,
+    ritz: _Ritz,
+    count: Count,
+    found: _Found,
+    wanted: np.ndarray,
+    request: Request,
+) -> _Found:
+    """The same, with Ritz values near zero resolved and inexact vectors refined, if there are any.
+
+    Both take more passes over X, and residuals are then measured on X.
+    """
+    near = (ritz.values <= ritz.error) & (ritz.values >= -FLOOR * ritz.error)
+    near &= count.proven and count.low < count.high
+    is_long = isinstance(side, _Samples) and side.is_long(ritz, wanted, request.tol)
+    if not (near.any() or is_long):
+        return found
+    span = side.span(space, ritz.coordinates, near)
+    lost = int(near.sum()) - span.shape[1]  # too inexact to be found in X
+    gap = FLOOR * ritz.rounding if near.any() else None
+    pairs = Resolved.certain(found.values, found.vectors)
+    if isinstance(side, _Samples):
+        both = _joined(found.vectors, span) if near.any() else found.vectors
+        refined = refine(operator, side.known(space), both, ritz.largest)
+        is_known = found.values >= math.sqrt(space.eps) * ritz.largest
+        if near.any() or not is_known.all():
+            pairs = resolve(operator, refined.vectors, ritz.largest, gap)
+            pairs = pairs.or_known(found.values, is_known).real()
         else:
-            span = _orthogonal(span, vectors)
-            pairs = pairs.followed_by(resolve(operator, span, largest, gap=FLOOR * rounding))
-        pairs = pairs.real()
+            pairs = Resolved.certain(found.values, refined.vectors)
+        lengths = np.full(len(pairs.values), refined.lengths.max(initial=0.0))
+    else:
+        resolved = resolve(operator, _orthogonal(span, found.vectors), ritz.largest, gap)
+        pairs = pairs.followed_by(resolved).real()
         lengths = np.zeros(0)
         if pairs.values.size:
             lengths = _residual_lengths(operator, pairs.vectors)
-            lengths = np.maximum(lengths - LARGEST_RESIDUAL * eps * largest, 0.0)
-        low, high = pairs.or_inexact(lengths).bounds()
-        high = max(high + lost, low) if count.proven else max(count.high, low)
-        bounds = min(low, request.k), min(high, request.k)
-        found, vectors = pairs.values[: bounds[0]], pairs.vectors[:, : bounds[0]]
-        residuals = np.maximum(lengths[: bounds[0]] / norm, 4.0 * eps)
-        worst = float(residuals.max(initial=worst))
-    return Solution(
-        eigenvalues=_backend.from_host(found, operator.place, vectors.dtype),
-        vectors=vectors,
-        n_positive=bounds,
-        passes=len(history),
-        residuals=residuals,
-        history=tuple(history),
-        converged=worst <= request.tol and count.proven and not filled,
-    )
+    lengths = np.maximum(lengths - LARGEST_RESIDUAL * ritz.eps * ritz.largest, 0.0)
+    low, high = pairs.or_inexact(lengths).bounds()
+    high = max(high + lost, low) if count.proven else max(count.high, low)
+    low, high = min(low, request.k), min(high, request.k)
+    residuals = np.maximum(lengths[:low] / ritz.norm, 4.0 * ritz.eps)
+    worst = float(residuals.max(initial=found.worst))
+    return _Found(pairs.values[:low], pairs.vectors[:, :low], residuals, (low, high), worst)
 
 
 def _residual_lengths(operator: CentroidOperator, vectors: Array) -> np.ndarray:
-    """‖M a − μ a‖ with the Rayleigh quotient μ of each column a, with its rounding: one pass."""
+    """‖M a − μ a‖ with the Rayleigh quotient μ of each column a, rounding included: one pass."""
     xp, _ = operator.place
     rows = _backend.copied(vectors.T)
     image = operator.apply(rows)
-    residual = image - xp.sum(rows * image, axis=1)[:, None] * rows
-    return _lengths(residual)
+    return _lengths(image - xp.sum(rows * image, axis=1)[:, None] * rows)
 
 
 def _joined(vectors: Array, others: Array) -> Array:
@@ -169,90 +236,6 @@ def _orthogonal(vectors: Array, others: Array) -> Array:
     for _ in range(2):
         vectors = eigen.orthonormal_columns(vectors - others @ (others.T @ vectors))
     return vectors
-
-
-class _Count(NamedTuple):
-    """How many of the first k eigenvalues are positive.
-
-    Attributes
-    ----------
-    low, high : int
-        At least and at most so many.
-    proven : bool
-        Whether no eigenvalue was missed but for some within rounding of zero.
-    rows : numpy.ndarray, shape (K, r), or None
-        What to add to the space to know more, in the coordinates of its pool.
-    """
-
-    low: int = 0
-    high: int = sys.maxsize
-    proven: bool = False
-    rows: np.ndarray | None = None
-
-
-class _Counter:
-    """Counts positive eigenvalues from Ritz values and a bound of what they may have missed."""
-
-    def __init__(self, operator: CentroidOperator, k: int) -> None:
-        self._k = k
-        self._d = operator.d
-        self._is_supervised = operator.is_supervised
-        # With labels for all, no more eigenvalues than these can be positive.
-        self._most = min(operator.n_classes - 1, operator.d)
-        self.watched = max(k, self._most) if self._is_supervised else k
-        self._before = -1  # how many were found when this was asked before
-
-    def count(
-        self,
-        side: _Features | _Samples,
-        space: KrylovSpace,
-        values: np.ndarray,
-        error: np.ndarray,
-        rounding: float,
-        late: np.ndarray,
-        outside: np.ndarray,
-    ) -> _Count:
-        k = self._k
-        found = int((values > error).sum())
-        if not self._is_supervised:
-            # C is indefinite, and nothing bounds what the space has not seen. Another pass that
-            # changes nothing must do.
-            again, self._before = found == self._before, found
-            high = int((values >= -FLOOR * error).sum()) if space.exhausted else k
-            whole = space.size >= self._d
-            proven = whole or (k <= MOST_RANDOM and (space.exhausted or (found >= k and again)))
-            return _Count(min(found, k), max(min(found, k), min(high, k)), proven)
-        if found >= k == self._most:
-            return _Count(k, k, True)
-        floor = FLOOR * rounding
-        near = int((values >= -FLOOR * error).sum())
-        if space.exhausted:  # it holds all eigenvectors of positive eigenvalues
-            return _Count(min(found, k), min(near, k), True)
-        most, rows = self._most, None
-        for level in self._levels(values, floor):
-            seen = int((values > np.maximum(level, error)).sum())
-            above, rows = side.count_above(space, level, rounding, seen)
-            if level == floor:
-                most = min(most, max(above, found))
-            if above <= seen and seen >= k:
-                # Any of these may turn out to be among the first k, until it has converged.
-                if seen == k or not late[:seen].any():
-                    return _Count(k, k, True)
-                rows = np.concatenate([rows, outside[:seen][late[:seen]]])
-            elif above <= seen:
-                # What is within rounding of zero may be positive, or not.
-                return _Count(min(found, k), min(near, k), True, rows)
-        return _Count(min(found, k), min(most, k), False, rows)
-
-    def _levels(self, values: np.ndarray, floor: float) -> list[float]:
-        """Where to count: in the widest gaps below the k-th Ritz value, or just above zero."""
-        below = values[self._k - 1 :]
-        below = np.append(below[below > floor], floor)
-        if len(values) < self._k or len(below) < 2:
-            return [floor]
-        gaps = below[:-1] - below[1:]
-        widest = np.sort(np.argsort(-gaps, kind="stable")[:MOST_LEVELS])
-        return [float(0.5 * (below[i] + below[i + 1])) for i in widest]
 
 
 def _target(values: np.ndarray, tol: float, eps: float) -> float:
@@ -299,6 +282,8 @@ def _factor(matrix: np.ndarray) -> np.ndarray:
 class _Features:
     """Feature coordinates: rows of length d, C = S_t."""
 
+    count_above = staticmethod(count_above_by_features)
+
     def __init__(self, operator: CentroidOperator) -> None:
         self._operator = operator
         self.classes = operator.between
@@ -313,30 +298,6 @@ class _Features:
         first = space.between.shape[0]
         matrix[:first, :first] += space.between
         return _largest(matrix, k)
-
-    def count_above(
-        self, space: KrylovSpace, level: float, rounding: float, seen: int
-    ) -> tuple[int, np.ndarray]:
-        """An upper bound of the number of eigenvalues of M above a level, and what would lower it.
-
-        As many eigenvalues of M are above σ as of 2·B(C + σI)⁻¹Bᵀ above 1. With Y the solution of
-        (T + σI)Y = b on the space, b = QᵀBᵀ, and R what it leaves outside of it, that matrix is
-        at most 2·(bᵀY + RᵀR / σ), for C is positive semi-definite.
-        """
-        level -= rounding
-        known = _class_columns(space)
-        solved = _solve_shifted(space.matrix, level, known)
-        outside = space.outside(solved)
-        inner = known.T @ solved + 11.0 * rounding**2 / level * (solved.T @ solved)
-
-        def count(residual: np.ndarray) -> int:
-            return _count_above_one(2.0 * (inner + 1.1 / level * residual), space.eps)
-
-        above = count(outside @ outside.T)
-        if above <= seen:  # now with what the pool does not show
-            rows = space.combine_outside(solved)
-            above = count(read(rows @ rows.T)[0])
-        return above, outside
 
     def growth(self, values: np.ndarray) -> np.ndarray:
         """How much more inexact than M each Ritz value is."""
@@ -361,6 +322,8 @@ class _Features:
 class _Samples:
     """Sample coordinates: rows u of length n stand for a = Xᵀu, C = G."""
 
+    count_above = staticmethod(count_above_by_samples)
+
     def __init__(self, operator: CentroidOperator) -> None:
         self._operator = operator
         self.classes = operator.indicators()
@@ -383,19 +346,6 @@ class _Samples:
             norm,
         )
 
-    def count_above(
-        self, space: KrylovSpace, level: float, rounding: float, seen: int
-    ) -> tuple[int, np.ndarray]:
-        """An upper bound of the number of eigenvalues of M above a level, and what would lower it.
-
-        For B = N·X the matrix to be bounded is 2·(NNᵀ − σ·N(G + σI)⁻¹Nᵀ), and what the space
-        knows of the inverse is too small.
-        """
-        known = _class_columns(space)
-        solved = _solve_shifted(space.matrix, level + rounding, known)
-        matrix = 2.0 * (known.T @ known - level * (known.T @ solved))
-        return _count_above_one(matrix, space.eps), space.outside(solved)
-
     def known(self, space: KrylovSpace) -> KnownPairs:
         """All Ritz pairs of the space, for a refinement."""
         small = self._factor.T @ (space.signed(self._factor))
@@ -403,14 +353,13 @@ class _Samples:
         left = self._factor @ weights
         return KnownPairs(values, partial(space.project, left), partial(space.combine_on, left))
 
-    def is_long(
-        self, values: np.ndarray, wanted: np.ndarray, largest: float, eps: float, limit: float
-    ) -> bool:
-        """Whether rounding of a = Xᵀu, relative to ‖X‖·‖u‖, may exceed a limit."""
+    def is_long(self, ritz: _Ritz, wanted: np.ndarray, tol: float) -> bool:
+        """Whether rounding of a = Xᵀu, relative to ‖X‖·‖u‖, may exceed the tolerance."""
         if not wanted.any():
             return False
-        longest = largest * float((self.growth(values)[wanted] / values[wanted]).max())
-        return eps * largest * math.sqrt(longest) > limit
+        growth = self.growth(ritz.values)[wanted] / ritz.values[wanted]
+        longest = math.sqrt(ritz.largest * float(growth.max()))
+        return ritz.eps * ritz.largest * longest > tol * ritz.norm
 
     def growth(self, values: np.ndarray) -> np.ndarray:
         """How much more inexact than M each Ritz value is: the scatter of its scores over itself.
@@ -450,24 +399,6 @@ class _Samples:
         rows = xp.concat([space.combine(coordinates), space.combine_outside(coordinates)], axis=0)
         features = self._operator.combine_rows(rows)
         return eigen.orthonormal_columns(features[:k, :].T), _lengths(features[k:, :])
-
-
-def _class_columns(space: KrylovSpace) -> np.ndarray:
-    """The class rows in the coordinates of the space, shape (size, K)."""
-    n_classes, first = space.classes.shape
-    columns = np.zeros((space.size, n_classes))
-    columns[:first] = space.classes.T
-    return columns
-
-
-def _solve_shifted(matrix: np.ndarray, shift: float, right: np.ndarray) -> np.ndarray:
-    """(T + shift·I)⁻¹·right."""
-    shifted = matrix + shift * np.eye(matrix.shape[0])
-    return np.linalg.solve(shifted, right)
-
-
-def _count_above_one(matrix: np.ndarray, eps: float) -> int:
-    return int((np.linalg.eigvalsh(matrix) > 1.0 - ROUNDING_EPS * eps).sum())
 
 
 def _lengths(rows: Array) -> np.ndarray:

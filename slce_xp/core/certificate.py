@@ -1,0 +1,185 @@
+"""The certificate: how many eigenvalues of M are positive, and that none was missed.
+
+For σ > 0 as many eigenvalues of M = 2·BᵀB − C are above σ as of the K × K matrix
+2·B(C + σI)⁻¹Bᵀ above 1 (Schur complement and Sylvester's law of inertia). A Krylov space that
+contains B bounds that matrix from above with what is known of the space anyway.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from slce_xp._backend import read
+from slce_xp.core.krylov_space import KrylovSpace
+from slce_xp.core.operators import CentroidOperator
+
+# Rounding of products with C, in eps of its norm: Ritz values are no better than that.
+ROUNDING_EPS = 32.0
+# Eigenvalues can be counted above so many times that.
+FLOOR = 3.0
+# With samples without a label, and more components than these, equal eigenvalues may be missed.
+MOST_RANDOM = 64
+# Levels between Ritz values at which eigenvalues are counted, at most so many after a pass.
+MOST_LEVELS = 4
+
+# Space, level, rounding and Ritz values above the level ↦ an upper bound of the number of
+# eigenvalues above it, and rows that would lower the bound, in the coordinates of the pool.
+CountAbove = Callable[[KrylovSpace, float, float, int], tuple[int, np.ndarray]]
+
+
+class Count(NamedTuple):
+    """How many of the first k eigenvalues are positive.
+
+    Attributes
+    ----------
+    low, high : int
+        At least and at most so many.
+    proven : bool
+        Whether no eigenvalue was missed but for some within rounding of zero.
+    rows : numpy.ndarray, shape (K, r), or None
+        What to add to the space to know more, in the coordinates of its pool.
+    """
+
+    low: int = 0
+    high: int = sys.maxsize
+    proven: bool = False
+    rows: np.ndarray | None = None
+
+
+class Counter:
+    """Counts positive eigenvalues from Ritz values and a bound of what they may have missed."""
+
+    def __init__(self, operator: CentroidOperator, k: int) -> None:
+        self._k = k
+        self._d = operator.d
+        self._is_supervised = operator.is_supervised
+        # With labels for all, no more eigenvalues than these can be positive.
+        self._most = min(operator.n_classes - 1, operator.d)
+        self.watched = max(k, self._most) if self._is_supervised else k
+        self._before = -1  # how many were found when this was asked before
+
+    def count(
+        self,
+        count_above: CountAbove,
+        space: KrylovSpace,
+        values: np.ndarray,
+        error: np.ndarray,
+        rounding: float,
+        late: np.ndarray,
+        outside: np.ndarray,
+    ) -> Count:
+        """Bounds of the number of positive eigenvalues among the first k.
+
+        Parameters
+        ----------
+        count_above : function
+        space : KrylovSpace
+        values, error : numpy.ndarray, shape (q,)
+            Ritz values, and the rounding of each.
+        rounding : float
+            Of an eigenvalue of M.
+        late : numpy.ndarray of bool, shape (q,)
+            Which Ritz pairs have not converged.
+        outside : numpy.ndarray, shape (q, r)
+            Their residuals, in the coordinates of the pool.
+        """
+        k = self._k
+        found = int((values > error).sum())
+        if not self._is_supervised:
+            # C is indefinite, and nothing bounds what the space has not seen. Another pass that
+            # changes nothing must do.
+            again, self._before = found == self._before, found
+            high = int((values >= -FLOOR * error).sum()) if space.exhausted else k
+            whole = space.size >= self._d
+            proven = whole or (k <= MOST_RANDOM and (space.exhausted or (found >= k and again)))
+            return Count(min(found, k), max(min(found, k), min(high, k)), proven)
+        if found >= k == self._most:
+            return Count(k, k, True)
+        floor = FLOOR * rounding
+        near = int((values >= -FLOOR * error).sum())
+        if space.exhausted:  # it holds all eigenvectors of positive eigenvalues
+            return Count(min(found, k), min(near, k), True)
+        most, rows = self._most, None
+        for level in self._levels(values, floor):
+            seen = int((values > np.maximum(level, error)).sum())
+            above, rows = count_above(space, level, rounding, seen)
+            if level == floor:
+                most = min(most, max(above, found))
+            if above <= seen and seen >= k:
+                # Any of these may turn out to be among the first k, until it has converged.
+                if seen == k or not late[:seen].any():
+                    return Count(k, k, True)
+                rows = np.concatenate([rows, outside[:seen][late[:seen]]])
+            elif above <= seen:
+                # What is within rounding of zero may be positive, or not.
+                return Count(min(found, k), min(near, k), True, rows)
+        return Count(min(found, k), min(most, k), False, rows)
+
+    def _levels(self, values: np.ndarray, floor: float) -> list[float]:
+        """Where to count: in the widest gaps below the k-th Ritz value, or just above zero."""
+        below = values[self._k - 1 :]
+        below = np.append(below[below > floor], floor)
+        if len(values) < self._k or len(below) < 2:
+            return [floor]
+        gaps = below[:-1] - below[1:]
+        widest = np.sort(np.argsort(-gaps, kind="stable")[:MOST_LEVELS])
+        return [float(0.5 * (below[i] + below[i + 1])) for i in widest]
+
+
+def count_above_by_features(
+    space: KrylovSpace, level: float, rounding: float, seen: int
+) -> tuple[int, np.ndarray]:
+    """An upper bound of the number of eigenvalues of M above a level, for C = S_t.
+
+    With Y the solution of (T + σI)Y = b on the space, b = QᵀBᵀ, and R what it leaves outside of
+    it, B(C + σI)⁻¹Bᵀ is at most bᵀY + RᵀR / σ, for C is positive semi-definite.
+    """
+    level -= rounding
+    known = _class_columns(space)
+    solved = _solve_shifted(space.matrix, level, known)
+    outside = space.outside(solved)
+    inner = known.T @ solved + 11.0 * rounding**2 / level * (solved.T @ solved)
+
+    def count(residual: np.ndarray) -> int:
+        return _count_above_one(2.0 * (inner + 1.1 / level * residual), space.eps)
+
+    above = count(outside @ outside.T)
+    if above <= seen:  # now with what the pool does not show
+        rows = space.combine_outside(solved)
+        above = count(read(rows @ rows.T)[0])
+    return above, outside
+
+
+def count_above_by_samples(
+    space: KrylovSpace, level: float, rounding: float, seen: int
+) -> tuple[int, np.ndarray]:
+    """The same for C = G = X·Xᵀ and the class indicators N, with B = N·X.
+
+    B(S_t + σI)⁻¹Bᵀ is NNᵀ − σ·N(G + σI)⁻¹Nᵀ, and what the space knows of the inverse is too small.
+    """
+    known = _class_columns(space)
+    solved = _solve_shifted(space.matrix, level + rounding, known)
+    matrix = 2.0 * (known.T @ known - level * (known.T @ solved))
+    return _count_above_one(matrix, space.eps), space.outside(solved)
+
+
+def _class_columns(space: KrylovSpace) -> np.ndarray:
+    """The class rows in the coordinates of the space, shape (size, K)."""
+    n_classes, first = space.classes.shape
+    columns = np.zeros((space.size, n_classes))
+    columns[:first] = space.classes.T
+    return columns
+
+
+def _solve_shifted(matrix: np.ndarray, shift: float, right: np.ndarray) -> np.ndarray:
+    """(T + shift·I)⁻¹·right."""
+    shifted = matrix + shift * np.eye(matrix.shape[0])
+    return np.linalg.solve(shifted, right)
+
+
+def _count_above_one(matrix: np.ndarray, eps: float) -> int:
+    return int((np.linalg.eigvalsh(matrix) > 1.0 - ROUNDING_EPS * eps).sum())
