@@ -20,9 +20,9 @@ import pytest
 import scipy.sparse
 
 import slce_xp
-from slce_xp.cli import _in_options, main
+from slce_xp.cli import _describe, _show_warning, main
 from slce_xp.cli.accuracy import cross_validated
-from slce_xp.cli.outputs import write_picture
+from slce_xp.cli.outputs import write_plot
 from slce_xp.cli.reading import read
 from slce_xp.cli.table import Chosen, Table
 
@@ -212,7 +212,7 @@ def test_what_is_hardly_meant_is_noted(wine, tmp_path):
     text = refused(
         tmp_path, "fit", "numbered.csv", "--label", "row", "--drop", "cultivar", run=here
     )
-    assert "'row' must name the classes of samples; it gives each of" in text
+    assert "'row' must name the classes of samples; each of" in text
 
 
 def test_a_table_with_samples_in_columns_is_to_be_transposed(full, tmp_path):
@@ -430,7 +430,7 @@ def test_indices_that_point_nowhere_are_a_damaged_file(full, tmp_path):
     with pytest.importorskip("h5py").File(tmp_path / "csr.h5ad", "r+") as file:
         file["X/indices"][5] = 99
     text = refused(tmp_path, "fit", "csr.h5ad", "--label", "cultivar", run=here)
-    assert "csr.h5ad is damaged or no .h5ad file" in text
+    assert "csr.h5ad is damaged or not in .h5ad format" in text
 
 
 def test_missing_values_are_filled_in_blocks_as_in_memory(wine, tmp_path):
@@ -556,7 +556,7 @@ def test_a_class_of_one_sample_is_fitted_and_not_cross_validated(full, tmp_path)
         tmp_path / "t.csv", index=False
     )
     text = works(tmp_path, "fit", "t.csv", "--label", "cultivar", "--scale")
-    assert "not cross-validated: class 'solo' has one sample only" in text
+    assert "not cross-validated: class 'solo' has only one sample" in text
 
 
 # ---------------------------------------------------------------- bad tables
@@ -565,39 +565,39 @@ HEADER = "a,b,y\n"
 ROWS = "1,2,u\n3,5,v\n2,2,u\n4,4,v\n"
 TABLES = {
     "empty": ("t.csv", b"", "t.csv is empty"),
-    "blank": ("t.csv", b"\n\n", "holds empty lines only"),
-    "no rows": ("t.csv", HEADER, "has a header and no rows"),
-    "one class": ("t.csv", HEADER + "1,2,u\n3,4,u\n", "it says 'u' of all samples. Name another"),
+    "blank": ("t.csv", b"\n\n", "holds only empty lines"),
+    "no rows": ("t.csv", HEADER, "has a header but no rows"),
+    "one class": ("t.csv", HEADER + "1,2,u\n3,4,u\n", "two classes; it has only 'u'. Name another"),
     "no labels": ("t.csv", HEADER + "1,2,\n3,4,NA\n", "no row has a label in 'y'"),
     "text": ("t.csv", HEADER + ROWS + "low,1,u\n",
              "column 'a' holds text (1 of 5 rows, 'low' in line 6), and features must be numbers; "
              "correct these, or leave it out with --drop a"),
     "decimal comma": ("t.csv", HEADER + ROWS + '"1,5",1,u\n', "'1,5' in line 6"),
     "infinite": ("t.csv", HEADER + ROWS + "inf,1,u\n", "column 'a' is infinite in line 6"),
-    "huge": ("t.csv", HEADER + ROWS + "1e300,1,u\n", "'a' has infinite values, or some that are"),
+    "huge": ("t.csv", HEADER + ROWS + "1e300,1,u\n", "'a' has values that are infinite or too"),
     "no value": ("t.csv", "a,b,y\n,1,u\n,2,v\n", "'a' has no value at all"),
     "twice": ("t.csv", "a,a,y\n" + ROWS, "'a' appears more than once"),
     "ragged": ("t.csv", HEADER + ROWS + "1,2,u,4,5\n", "expected 3 fields in line 6, saw 5"),
-    "more fields": ("t.csv", HEADER + ROWS.replace("\n", ",\n"), "end no line with a separator"),
+    "more fields": ("t.csv", HEADER + ROWS.replace("\n", ",\n"), "remove separators at the ends"),
     "more fields after names": ("t.csv", ",a,b,y\n1,2,3,0,9\n2,1,1,1,9\n",
                                 "has more fields in its lines than names in the first line"),
     "two more fields": ("t.csv", HEADER + "1,2,3,4,u\n2,1,1,1,v\n", "has more fields in its lines"),
     "names twice": ("t.csv", HEADER + "p,1,2,u\np,3,1,v\n", "has more fields in its lines than"),
     "more fields in one line": ("t.csv", HEADER + "1,2,u,\n" + ROWS, "has more fields"),
     "odd names": ("t.csv", '"c,d","a b",y\np,q,u\nr,s,v\n',
-                  "--drop c,d --drop 'a b', or let 'c,d' name the samples: --id c,d"),
+                  "--drop c,d --drop 'a b', or use 'c,d' as sample names: --id c,d"),
     "no name": ("t.csv", "a,,y\n" + ROWS, "column 2 has no name in the first line"),
     "no header": ("t.csv", ROWS, "must name its columns in the first line, which holds numbers"),
     "Latin-1": ("t.csv", (HEADER + "1,2,\xfc\n").encode("latin-1"), "iconv -f LATIN1 -t UTF-8"),
     "UTF-16": ("t.csv", (HEADER + ROWS).encode("utf-16"), "iconv -f UTF-16 -t UTF-8 t.csv"),
-    "no text": ("t.csv", b"PK\3\4\x14\0\0\0\xff", "holds no text, whatever its name says"),
+    "no text": ("t.csv", b"PK\3\4\x14\0\0\0\xff", "is not a text file, despite its name"),
     "no gzip": ("t.csv.gz", HEADER + ROWS, "Not a gzipped file"),
     "half a gzip": ("t.tsv.gz", gzip.compress(bytes(range(99, 120)))[:20], "is damaged"),
-    "no Parquet": ("t.parquet", HEADER + ROWS, "is damaged or no .parquet file"),
-    "no npy": ("t.npy", HEADER + ROWS, "is damaged or no .npy file"),
-    "half a header": ("t.npy", b"\x93NUMPY\1\0\x10\0{'descr': ('<f8'\n", "is damaged or no .npy"),
-    "no npz": ("t.npz", HEADER + ROWS, "is damaged or no .npz file"),
-    "no HDF5": ("t.h5", HEADER + ROWS, "is damaged or no HDF5 file"),
+    "no Parquet": ("t.parquet", HEADER + ROWS, "is damaged or not in .parquet format"),
+    "no npy": ("t.npy", HEADER + ROWS, "is damaged or not in .npy format"),
+    "half a header": ("t.npy", b"\x93NUMPY\1\0\x10\0{'descr': ('<f8'\n", "damaged or not in .npy"),
+    "no npz": ("t.npz", HEADER + ROWS, "is damaged or not in .npz format"),
+    "no HDF5": ("t.h5", HEADER + ROWS, "is damaged or not in HDF5 format"),
     "spreadsheet": ("t.xlsx", b"PK", "t.xlsx must end in .csv, .tsv, .txt"),
 }  # fmt: skip
 
@@ -630,6 +630,8 @@ def test_a_bad_table_is_refused_in_a_line_that_says_why(kind, tmp_path):
         (["full.csv", "--label", "cultivar", "--components", "14"],
          "--components must be an integer from 1 to 13 (the number of features), left out"),
         (["full.csv", "--label", "cultivar", "--max-memory", "1kB"], "Raise --max-memory"),
+        (["full.csv", "--label", "cultivar", "--device", "abc"],
+         "--device must be a device that numpy has here (cpu); got 'abc'"),
         (["full.csv", "--label", "cultivar", "--device", "abc"], "or leave out --device"),
     ],
 )  # fmt: skip
@@ -741,7 +743,7 @@ def test_a_model_is_no_table_and_a_table_no_model(fitted, tmp_path):
     assert "is a model, not a table" in text
     for name in ("table.npz", "cut.npz", "."):
         text = refused(tmp_path, "inspect", name)
-        assert f"{name} is damaged or no model" in text
+        assert f"{name} is damaged or not a model" in text
     assert "there is no model none.npz" in refused(tmp_path, "inspect", "none.npz")
 
 
@@ -842,9 +844,9 @@ def test_help_and_errors_import_nothing_heavy(tmp_path):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (["--model", "none/m.npz"], "there is no folder none; make it first"),
+        (["--model", "none/m.npz"], "there is no folder none; create it first"),
         (["--model", "full.csv/m.npz"], "there is no folder full.csv"),
-        (["--model", "/proc/m.npz"], "nothing can be written into /proc"),
+        (["--model", "/proc/m.npz"], "folder /proc is not writable"),
         (["--model", "m.npz.gz"], "--model m.npz.gz must end in .npz"),
         (["--model", "m.csv"], "--model m.csv must end in .npz"),
         (["--embedding", "e.xlsx"], "--embedding e.xlsx must end in .csv, .tsv"),
@@ -916,7 +918,7 @@ def test_pictures_have_the_same_bytes_at_another_time(kind, k, tmp_path, monkeyp
     paths = tmp_path / f"1.{kind}", tmp_path / f"2.{kind}"
     for path, epoch in zip(paths, ("0", "86400"), strict=True):
         monkeypatch.setenv("SOURCE_DATE_EPOCH", epoch)  # what Matplotlib takes for today
-        write_picture(path, Z, table, SimpleNamespace(classes=np.array(["u", "v"])))
+        write_plot(path, Z, table, SimpleNamespace(classes=np.array(["u", "v"])))
     assert paths[0].stat().st_size > 1000
     assert paths[0].read_bytes() == paths[1].read_bytes()
 
@@ -1069,26 +1071,42 @@ def test_ctrl_c_in_the_middle_of_the_work_leaves_nothing(tmp_path):
     assert contents(tmp_path) == before
 
 
-# ---------------------------------------------------------------- words
+# ---------------------------------------------------------------- messages
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("parameter", "text", "shown"),
     [
-        ("n_components=3 was asked for; n_components='positive' keeps those",
-         "--components=3 was asked for; --components='positive' keeps those"),
-        ("device must be a device that torch has here; leave device=None",
+        ("n_components", "n_components=3 is more than n_components='positive'",
+         "--components=3 is more than --components='positive'"),
+        ("device", "device must be a device that torch has here; leave device=None",
          "--device must be a device that torch has here; leave out --device"),
-        ("raise max_memory or tol, or use a dense solver",
-         "raise --max-memory or tol, or use a dense solver"),
-        ("backend='cupy' needs a GPU; use backend='numpy'",
+        ("max_memory", "Raise max_memory, or pass n_components=1",
+         "Raise --max-memory, or pass n_components=1"),
+        ("backend", "backend='cupy' needs a GPU; use backend='numpy'",
          "--backend='cupy' needs a GPU; use --backend='numpy'"),
-        ("No space left on device", "No space left on device"),
-        ("my_backend and X.dtype are no options", "my_backend and X.dtype are no options"),
+        ("solver", "my_solver is not a solver", "my_solver is not a solver"),
+        ("X", "X must be finite, or impute them first",
+         "X must be finite, or fill missing values: --impute mean"),
+        ("tol", "tol must be positive", "tol must be positive"),
+        (None, "No space left on device", "No space left on device"),
     ],
 )  # fmt: skip
-def test_parameters_are_told_as_options_and_words_as_words(text, told):
-    assert _in_options(text) == told
+def test_errors_name_the_option_of_their_parameter(parameter, text, shown):
+    error = ValueError(text)
+    if parameter is not None:
+        error.parameter = parameter
+    assert _describe(error) == shown
+
+
+def test_warnings_name_options(capsys):
+    _show_warning("raise max_memory or tol, or use a dense solver, such as solver='gram'")
+    shown = "raise --max-memory or tol, or use a dense solver, such as --solver='gram'"
+    assert capsys.readouterr().err == f"slce-xp: note: {shown}\n"
+
+
+def test_an_internal_error_asks_for_a_report():
+    assert "KeyError: 'k'. Internal error: rerun with --debug" in _describe(KeyError("k"))
 
 
 def test_main_leaves_the_warnings_of_its_process_as_they_were(folder, capsys, monkeypatch):

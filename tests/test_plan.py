@@ -46,7 +46,7 @@ def test_a_plan_prints_what_it_takes_and_why(shape):
     text = str(plan)
     for part in [plan.form, plan.reason, f"{plan.flops:.2g} flops", f"about {plan.passes} pass"]:
         assert part in text
-    assert f"{_sizes.format_bytes(plan.bytes)} beside X" in text
+    assert f"{_sizes.format_bytes(plan.bytes)} in addition to X" in text
     assert all(f"{n}" in text for n in shape)
     assert all(other in plan.reason for other in {"scatter", "gram", "krylov"} - {plan.form})
 
@@ -298,7 +298,8 @@ def test_an_advice_is_no_reason_to_refuse_a_plan():
     options = {"where": "blocks", "max_memory": "130kB"}
     plan = slce_xp.plan(1000, 20, 3, **options, machine_memory="1GB")
     assert plan.bytes == slce_xp.plan(1000, 20, 3, **options).bytes
-    assert plan.advice.startswith("blocks: a fit in memory takes more than 130 kB beside X; read")
+    reason = "a fit in memory takes more than 130 kB in addition to X"
+    assert plan.advice.startswith(f"blocks: {reason}; read")
 
 
 @pytest.mark.parametrize("shape", [(100, 5000, 3), (3000, 200, 5), (500_000, 30, 2)])

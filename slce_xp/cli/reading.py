@@ -1,4 +1,4 @@
-"""Tables from files, by the endings of their names."""
+"""Reading of tables, by the suffix of the file."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _WITH_SEVERAL = (".npz", ".h5ad", ".h5", ".hdf5")
 
 
 def read(path: Path, chosen: Chosen) -> Table:
-    """The table in a file.
+    """Read the table in a file.
 
     Parameters
     ----------
@@ -59,12 +59,12 @@ def read(path: Path, chosen: Chosen) -> Table:
     try:
         table = _READERS[kind](path, chosen)
     except PermissionError as error:
-        raise TableError(f"{path} may not be read ({error.strerror})") from error
+        raise TableError(f"{path} cannot be read ({error.strerror})") from error
     n, d = table.X.shape
     if n == 0:
         raise TableError(f"{path} has no rows; a table has a row for each sample")
     if d == 0:
-        raise TableError(f"{path} has no columns left to be features; drop fewer")
+        raise TableError(f"{path} has no columns left as features; drop fewer")
     return table
 
 
