@@ -387,8 +387,8 @@ class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  #
         if len(X.shape) == 2 and X.shape[1] != self.n_components_:
             raise invalid(
                 "X",
-                f"X must have {self.n_components_} columns, as many as the output of transform(); "
-                f"got shape {tuple(X.shape)}. Pass that output",
+                f"X must have {self.n_components_} columns, one for each component; got shape "
+                f"{tuple(X.shape)}. Pass the output of transform()",
             )
         return self.model_.inverse_transform(X)
 

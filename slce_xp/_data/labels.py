@@ -147,7 +147,7 @@ def check_class_count(classes: np.ndarray, weighted: bool = False) -> None:
         raise invalid(
             "y",
             f"y must hold at least two classes{' of positive weight' * weighted}; "
-            f"got {classes.shape[0]}{only}. For a single class, use PCA",
+            f"got {classes.shape[0]}{only}. With one class, use PCA",
         )
 
 
