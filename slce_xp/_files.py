@@ -64,20 +64,9 @@ def whole_or_not_at_all(path: Path) -> Iterator[Path]:
 def write_rows(
     out: Any, shape: tuple[int, int], dtype: np.dtype, blocks: Iterable[tuple[slice, np.ndarray]]
 ) -> Any:
-    """Write blocks of rows, in order, to `out`.
+    """Write blocks of rows, in order, to `out`: a path, or an array of NumPy, zarr or h5py.
 
-    Parameters
-    ----------
-    out : path or object with ``out[i:j] = rows``
-        A path that ends in .npy or .zarr, or an array to be written into: of NumPy, zarr, h5py.
-    shape, dtype
-        Of all rows together.
-    blocks : iterable of (slice, rows)
-
-    Returns
-    -------
-    object
-        `out`, or the new file: opened for reading, as a memmap or zarr array.
+    Returns `out`, or the new file, opened for reading as a memmap or zarr array.
     """
     if isinstance(out, (str, os.PathLike)):
         path = Path(out)

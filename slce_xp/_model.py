@@ -315,7 +315,13 @@ class Model:
         source = self._source(X, self.n_features, "X")
         with _backend.computing(self._place):
             if _backend.is_dask(X):
-                return self._embed_lazily(source, out)
+                if out is not None:
+                    raise invalid(
+                        "out",
+                        "out must be None for a Dask array, whose embedding is a Dask array; got "
+                        f"{out!r}. Store that: model.transform(X).to_zarr(path)",
+                    )
+                return self._embedding(source)(source.whole())
             made = self.n_components if source.is_sparse else source.d
             embed = self._embedding(source)
             assert isinstance(source, BlockRows)
@@ -327,15 +333,6 @@ class Model:
                 dtype = np.dtype(_backend.dtype_name(source.dtype))
                 embedded = ((block, _backend.to_host(embed(rows))) for block, rows in blocks)
                 return _files.write_rows(out, shape, dtype, embedded)
-
-    def _embed_lazily(self, source: Rows, out: Any) -> Any:
-        if out is not None:
-            raise invalid(
-                "out",
-                "out must be None for a Dask array, whose embedding is a Dask array; got "
-                f"{out!r}. Store that: model.transform(X).to_zarr(path)",
-            )
-        return self._embedding(source)(source.whole())
 
     def _embedding(self, source: Rows) -> Callable[[Array], Array]:
         """Return the function that embeds rows of X, in the dtype of their source."""

@@ -28,13 +28,7 @@ class Progress:
 
 
 class Bar(Progress):
-    """Progress bar of a fit: the pass, the block, the residual and the estimated time left.
-
-    Parameters
-    ----------
-    passes : int
-        The number of passes that the plan estimates.
-    """
+    """Progress bar of a fit of about `passes`: the pass, the block, the residual, the time left."""
 
     def __init__(self, passes: int) -> None:
         try:

@@ -93,7 +93,10 @@ def slce(
     target = adata.copy() if copy else adata
     target.obsm[f"X_{key_added}"] = embedding
     name = "SLCEs" if key_added == "slce" else f"{key_added}_SLCEs"
-    target.varm[name] = _loadings(model, genes)
+    # Genes that are not used have zeros.
+    loadings = np.zeros((target.shape[1], model.n_components), dtype=model.components.dtype)
+    loadings[slice(None) if genes is None else genes] = model.components.T
+    target.varm[name] = loadings
     params = {
         "label_key": label_key,
         "n_components": n_components,
@@ -101,18 +104,14 @@ def slce(
         "use_highly_variable": genes is not None,
         **fit_options,
     }
-    target.uns[key_added] = {"params": _storable(params), **_facts(model)}
+    # Files store neither arrays nor devices nor None.
+    params = {name: p for name, p in params.items() if isinstance(p, (str, bool, int, float))}
+    target.uns[key_added] = {"params": params, **_facts(model)}
     return target if copy else None
 
 
 class _Columns:
-    """Some columns of a row-sliceable object.
-
-    Parameters
-    ----------
-    rows : object with ``shape``, ``dtype`` and ``rows[i:j]``
-    chosen : numpy.ndarray of bool, shape (d,)
-    """
+    """Some columns, by a boolean mask, of a row-sliceable object."""
 
     def __init__(self, rows: Any, chosen: np.ndarray) -> None:
         self._rows = rows
@@ -220,15 +219,6 @@ def _genes(adata: Any, use_highly_variable: bool | None) -> np.ndarray | None:
     return genes
 
 
-def _loadings(model: Model, genes: np.ndarray | None) -> np.ndarray:
-    """Return components as columns, shape (d, k), with zeros for genes not used."""
-    if genes is None:
-        return np.ascontiguousarray(model.components.T)
-    loadings = np.zeros((genes.shape[0], model.n_components), dtype=model.components.dtype)
-    loadings[genes] = model.components.T
-    return loadings
-
-
 def _facts(model: Model) -> dict[str, Any]:
     classes = model.classes
     if classes.dtype.kind not in "iufbU":  # HDF5 does not store dates and objects
@@ -241,8 +231,3 @@ def _facts(model: Model) -> dict[str, Any]:
         "classes": classes,
         "counts": model.counts,
     }
-
-
-def _storable(params: dict[str, Any]) -> dict[str, Any]:
-    """Return the parameters that a file can store: not arrays, devices or None."""
-    return {name: p for name, p in params.items() if isinstance(p, (str, bool, int, float))}

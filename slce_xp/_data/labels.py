@@ -92,7 +92,11 @@ def as_labels(
     without = _without_label(values, unlabeled)
     _check_no_missing(values, without)
     weights, unit = _in_units(_as_weights(sample_weight, n_samples, in_part))
-    present = _present(without, weights)
+    present, n_unlabeled = None, 0
+    if without is not None or weights is not None:
+        positive: Any = np.True_ if weights is None else weights > 0
+        present = positive if without is None else positive & ~without
+        n_unlabeled = 0 if without is None else int((positive & without).sum())
     try:
         there = _comparable(values if present is None else values[present], y)
         classes, codes, counts = _unique(there)
@@ -112,9 +116,6 @@ def as_labels(
         everyone = np.full(n_samples, classes.shape[0], dtype=np.int64)
         everyone[present] = codes
         codes = everyone
-    n_unlabeled = 0
-    if without is not None:
-        n_unlabeled = int((without if weights is None else without & (weights > 0)).sum())
     weights, class_unit = _in_units(_class_weighted(weights, codes, classes, class_weight))
     return Labels(
         codes.astype(np.int64, copy=False),
@@ -334,13 +335,6 @@ def _as_mark(mark: Any, dtype: np.dtype) -> Any:
         with np.errstate(over="ignore"):
             return mark if dtype.type(mark).astype(object) == int(mark) else None
     return mark
-
-
-def _present(without: np.ndarray | None, weights: np.ndarray | None) -> np.ndarray | None:
-    """Return a mask of samples that belong to a class; None if all do."""
-    if weights is None:
-        return None if without is None else ~without
-    return weights > 0 if without is None else ~without & (weights > 0)
 
 
 def _as_weights(sample_weight: Any, n_samples: int, in_part: bool) -> np.ndarray | None:

@@ -5,6 +5,8 @@ Nothing here computes, and nothing here changes what the caller passed.
 
 from __future__ import annotations
 
+import contextlib
+import math
 from typing import Any
 
 import numpy as np
@@ -44,7 +46,15 @@ def _as_array(X: Any, name: str) -> Array:
         # asarray: np.matrix has another `*`
         return row_reader.RowReader(X, name) if row_reader.gives_rows(X) else np.asarray(X)
     if _backend.is_dask(X):
-        return _checked_dask(X, name)
+        if isinstance(X._meta, np.ma.MaskedArray):
+            raise _masked(name, f"dask.array.ma.filled({name}, value)")
+        if any(np.isnan(size) for size in X.shape):
+            raise invalid(
+                name,
+                f"{name} must have chunks of known sizes; got a Dask array of shape {X.shape}. Let "
+                f"Dask find them: {name}.compute_chunk_sizes()",
+            )
+        return X
     if hasattr(X, "to_dask_array"):
         raise wrong_type(
             name,
@@ -103,18 +113,6 @@ def feature_names(X: Any) -> np.ndarray | None:
     return np.array(names, dtype=np.str_) if names and all(type(n) is str for n in names) else None
 
 
-def _checked_dask(X: Any, name: str) -> Any:
-    if isinstance(X._meta, np.ma.MaskedArray):
-        raise _masked(name, f"dask.array.ma.filled({name}, value)")
-    if any(np.isnan(size) for size in X.shape):
-        raise invalid(
-            name,
-            f"{name} must have chunks of known sizes; got a Dask array of shape {X.shape}. Let "
-            f"Dask find them: {name}.compute_chunk_sizes()",
-        )
-    return X
-
-
 def _masked(name: str, remedy: str) -> TypeError:
     return wrong_type(
         name, f"{name} must not be a masked array, its mask would be lost; fill it first: {remedy}"
@@ -149,12 +147,10 @@ def _numbers(values: np.ndarray, column: Any, name: str) -> np.ndarray:
     """Convert one column of a frame."""
     if values.dtype.kind in "biuf":
         return values
-    if values.dtype != object:
-        raise _no_number_column(column, name)
-    try:
-        return np.asarray([_as_float(value) for value in values], dtype=np.float64)
-    except (TypeError, ValueError):
-        raise _no_number_column(column, name) from None
+    if values.dtype == object and not any(isinstance(value, str) for value in values):
+        with contextlib.suppress(TypeError, ValueError):
+            return np.array([math.nan if is_missing(v) else float(v) for v in values])
+    raise _no_number_column(column, name)
 
 
 def _no_number_column(column: Any, name: str) -> TypeError:
@@ -163,12 +159,6 @@ def _no_number_column(column: Any, name: str) -> TypeError:
         f"{name} must hold numbers only; column {column!r} does not. "
         f"Encode it as numbers or leave it out: {name}.drop(columns=[{column!r}])",
     )
-
-
-def _as_float(value: Any) -> float:
-    if isinstance(value, str):
-        raise TypeError
-    return float("nan") if is_missing(value) else float(value)
 
 
 def check_sizes(X: Array) -> None:

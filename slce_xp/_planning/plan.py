@@ -510,25 +510,11 @@ def _estimate(form: str, problem: Problem, solver: str, limits: Limits) -> Plan:
             passes += (-(-n // panel_rows) - 1) // 2
             flops += passes * reading
     return Plan(
-        form=form,
-        n_samples=n,
-        n_features=d,
-        n_classes=n_classes,
-        n_components=k,
-        dtype=problem.dtype,
-        width=width,
-        wide_passes=wide_passes,
-        passes=passes,
-        flops=flops,
-        bytes=peak,
-        stored=stored,
-        block_bytes=block if problem.where != CLUSTER else 0,
-        host_bytes=host_bytes,
-        reason="",
-        where=problem.where,
-        read_rows=read_rows,
-        panel_rows=panel_rows,
-    )
+        form=form, n_samples=n, n_features=d, n_classes=n_classes, n_components=k,
+        dtype=problem.dtype, width=width, wide_passes=wide_passes, passes=passes, flops=flops,
+        bytes=peak, block_bytes=block if problem.where != CLUSTER else 0, host_bytes=host_bytes,
+        stored=stored, reason="", where=problem.where, read_rows=read_rows, panel_rows=panel_rows,
+    )  # fmt: skip
 
 
 def _peak(form: str, problem: Problem, width: int, wide_passes: int) -> int:

@@ -36,24 +36,9 @@ def cross_validated(
 ) -> Accuracy | str:
     """Accuracy of nearest neighbours in the embeddings of SLCE and PCA.
 
-    Parameters
-    ----------
-    X : array or sparse matrix, shape (n, d)
-    y : numpy.ndarray, shape (n,)
-    n_components : int
-        Of both embeddings.
-    folds : int
-        At most; fewer if the smallest class has fewer samples.
-    impute, scale : bool
-        Whether missing values are filled with the means, and columns divided by the standard
-        deviations, of the training samples of each fold.
-    **how
-        Further parameters of `slce_xp.fit`.
-
-    Returns
-    -------
-    Accuracy or str
-        The accuracy, or the reason why there is none.
+    There are fewer folds if the smallest class has fewer samples. Missing values are filled with
+    the means, and columns divided by the standard deviations, of the training samples of each fold.
+    Further parameters are those of `slce_xp.fit`. Returns a reason if there is no accuracy.
     """
     classes, counts = np.unique(y, return_counts=True)
     smallest, least = str(classes[counts.argmin()]), int(counts.min())

@@ -32,13 +32,9 @@ class Statistics(NamedTuple):
     std: np.ndarray
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def statistics(X: Any) -> Statistics:
     """Compute statistics in two passes, so that columns far from zero keep their digits."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        return _statistics(X)
-
-
-def _statistics(X: Any) -> Statistics:
     n, d = X.shape
     missing, total = np.zeros(d, dtype=np.int64), np.zeros(d)
     for block in _blocks(X):
@@ -57,16 +53,7 @@ def _statistics(X: Any) -> Statistics:
 def prepared(X: Any, fill: np.ndarray | None = None, scale: np.ndarray | None = None) -> Any:
     """Return X with missing values replaced by `fill`, divided by `scale`; X itself for neither.
 
-    Parameters
-    ----------
-    X : array, sparse matrix or row-sliceable object, shape (n, d)
-        Not changed.
-    fill, scale : numpy.ndarray, shape (d,), optional
-
-    Returns
-    -------
-    array, sparse matrix or row-sliceable object, shape (n, d)
-        Of the same kind; rows that are read in blocks are changed as they are read.
+    The result is of the same kind; rows that are read in blocks are changed as they are read.
     """
     if fill is None and scale is None:
         return X

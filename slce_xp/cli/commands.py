@@ -57,7 +57,7 @@ def _fit(arguments: argparse.Namespace) -> None:
         table.labels,
         arguments.components,
         unlabeled=unlabeled,
-        progress=_shows_bar() and n * d >= LONG_FIT,
+        progress=n * d >= LONG_FIT and _is_watched() and bool(importlib.util.find_spec("tqdm")),
         **how,
     ).to("numpy")
     Z = model.transform(X)
@@ -70,9 +70,7 @@ def _fit(arguments: argparse.Namespace) -> None:
         _note(
             f"{arguments.label!r} has {len(model.classes)} classes of {n} samples; is it a label?"
         )
-    print(model)
-    _print_classes(model)
-    _print_top(model, arguments.top)
+    _print_model(model, arguments.top)
     _print_accuracy(table, model, arguments, how, step)
     _check_drawable(model, arguments)
     for path, writing in (
@@ -124,10 +122,7 @@ def _transform(arguments: argparse.Namespace) -> None:
 
 
 def _inspect(arguments: argparse.Namespace) -> None:
-    model = _load(arguments.model)
-    print(model)
-    _print_classes(model)
-    _print_top(model, arguments.top)
+    _print_model(_load(arguments.model), arguments.top)
 
 
 def _plan(arguments: argparse.Namespace) -> None:
@@ -316,22 +311,20 @@ def _load(path: Path) -> slce_xp.Model:
 # ---------------------------------------------------------------- results
 
 
-def _print_classes(model: slce_xp.Model) -> None:
+def _print_model(model: slce_xp.Model, top: int) -> None:
+    """Print the model, its classes, and the features of largest weight in each component."""
+    print(model)
     shown = [f"{c} ({count})" for c, count in zip(model.classes, model.counts, strict=True)]
     more = f" and {len(shown) - MOST_SHOWN} more" if len(shown) > MOST_SHOWN else ""
     print(f"  classes      {', '.join(shown[:MOST_SHOWN])}{more}")
-
-
-def _print_top(model: slce_xp.Model, top: int) -> None:
-    """Print the features of largest weight in each of the first components."""
     names = model.feature_names
     for i in range(min(model.n_components, MOST_SHOWN) if top else 0):
         weights = model.components[i]
         order = np.argsort(-np.abs(weights), kind="stable")[:top]
-        shown = ", ".join(
+        largest = ", ".join(
             f"{f'feature {j + 1}' if names is None else names[j]} {weights[j]:+.3g}" for j in order
         )
-        print(f"  component {i + 1:<2} {shown}")
+        print(f"  component {i + 1:<2} {largest}")
 
 
 def _print_accuracy(
@@ -386,10 +379,6 @@ def _steps() -> Callable[[str], None]:
     if _is_watched():
         return lambda text: print(f"{text} …", file=sys.stderr)
     return lambda text: None
-
-
-def _shows_bar() -> bool:
-    return _is_watched() and importlib.util.find_spec("tqdm") is not None
 
 
 def _is_watched() -> bool:
