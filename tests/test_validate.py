@@ -1,4 +1,4 @@
-"""Bad input gets an error that says what to do; unusual but sound input is taken as it is."""
+"""Bad input raises an error with a remedy; unusual but valid input is accepted."""
 
 import datetime
 
@@ -91,7 +91,7 @@ BAD_OBJECTS = {
 
 
 @pytest.mark.parametrize("case", BAD_OBJECTS)
-def test_what_is_no_matrix_of_numbers_is_refused(case):
+def test_other_objects_than_matrices_of_numbers_are_refused(case):
     bad, error, message = BAD_OBJECTS[case]
     with pytest.raises(error, match=f"^X must .*{message}") as caught:
         slce_xp.fit(bad() if callable(bad) else bad, CODES)
@@ -450,7 +450,7 @@ def test_any_integer_is_an_integer(one):
     assert slce_xp.fit(X, CODES, one, random_state=one).n_components == 1
 
 
-def test_measurements_are_no_classes_and_few_levels_are():
+def test_continuous_targets_are_refused_and_few_levels_are_classes():
     rng = np.random.default_rng(0)
     values = rng.normal(size=(40, 3))
     for estimator in (slce_xp.fit, slce_xp.SLCE().fit):
