@@ -24,6 +24,14 @@ def wrong_type(parameter: str, message: str) -> TypeError:
     return naming(parameter, TypeError(message))
 
 
+def not_installed(user: str, library: str, error: ImportError, package: str) -> ImportError:
+    """The error for a library that some feature needs."""
+    return ImportError(
+        f"{user} needs {library}, which cannot be imported here ({error}); "
+        f"install it with: pip install {package}"
+    )
+
+
 def not_finite(row: int, column: int, value: float) -> ValueError:
     """The error for NaN or infinity in X."""
     kind = "NaN" if math.isnan(value) else "infinity"

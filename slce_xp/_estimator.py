@@ -24,16 +24,10 @@ from slce_xp._partial import Statistics, add_up, merge, solve
 # Other SciPy formats are converted to the first of these.
 _SPARSE = ("csr", "csc", "coo")
 # Fitted attributes, and the attributes of the model that they come from.
-_FITTED = {
-    "components_": "components",
-    "eigenvalues_": "eigenvalues",
-    "mean_": "mean",
-    "centroids_": "centroids",
-    "classes_": "classes",
-    "n_components_": "n_components",
-    "n_positive_": "n_positive",
-    "solver_": "solver",
-}
+_FITTED = {f"{name}_": name for name in (
+    "components", "eigenvalues", "mean", "centroids", "classes", "n_components", "n_positive",
+    "solver",
+)}  # fmt: skip
 
 
 class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  # type: ignore[misc]

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from slce_xp import _backend
-from slce_xp._errors import invalid, naming, wrong_type
+from slce_xp._errors import invalid, naming, not_installed, wrong_type
 
 FORMAT = "slce_xp model"
 VERSION = 2  # 2: scale and feature names
@@ -147,11 +147,9 @@ def _write_zarr(path: Path, shape: tuple[int, int], dtype: np.dtype, blocks: Any
     try:
         zarr = importlib.import_module("zarr")
     except ImportError as error:
-        message = (
-            f"out={str(path)!r} needs zarr, which cannot be imported here ({error}); install it "
-            "with: pip install zarr, or write to a .npy file"
-        )
-        raise naming("out", ImportError(message)) from error
+        package = "zarr, or write to a .npy file"
+        missing = not_installed(f"out={str(path)!r}", "zarr", error, package)
+        raise naming("out", missing) from error
     if path.is_file() or (path.is_dir() and any(path.iterdir())):
         try:
             zarr.open_array(str(path), mode="r")

@@ -618,15 +618,9 @@ def _from_contents(facts: dict[str, Any], contents: dict[str, np.ndarray]) -> Mo
     )
     (k, d), n_classes = model.components.shape, model.classes.shape[0]
     expected = {
-        "components": (k, d),
-        "eigenvalues": (k,),
-        "mean": (d,),
-        "centroids": (n_classes, d),
-        "counts": (n_classes,),
-        "weights": (n_classes,),
-        "scale": (d,),
-        "feature_names": (d,),
-    }
+        "components": (k, d), "eigenvalues": (k,), "mean": (d,), "centroids": (n_classes, d),
+        "counts": (n_classes,), "weights": (n_classes,), "scale": (d,), "feature_names": (d,),
+    }  # fmt: skip
     kinds = {"counts": "i", "feature_names": "U"}
     if not 0 <= model.n_positive <= k:
         raise ValueError(f"its n_positive is {model.n_positive} of {k}")

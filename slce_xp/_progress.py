@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from slce_xp._errors import naming
+from slce_xp._errors import naming, not_installed
 
 
 class Progress:
@@ -34,11 +34,8 @@ class Bar(Progress):
         try:
             tqdm = importlib.import_module("tqdm.auto").tqdm  # a widget in a notebook
         except ImportError as error:
-            message = (
-                f"progress=True needs tqdm, which cannot be imported here ({error}); install it "
-                "with: pip install 'slce-xp[progress]'"
-            )
-            raise naming("progress", ImportError(message)) from error
+            missing = not_installed("progress=True", "tqdm", error, "'slce-xp[progress]'")
+            raise naming("progress", missing) from error
         self._passes = passes
         self._begun = 0  # rows
         self._pass = 0

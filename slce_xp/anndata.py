@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from slce_xp import Model, _backend, fit
+from slce_xp import _backend, fit
 from slce_xp._errors import invalid, naming, wrong_type
 
 
@@ -106,7 +106,11 @@ def slce(
     }
     # Files store neither arrays nor devices nor None.
     params = {name: p for name, p in params.items() if isinstance(p, (str, bool, int, float))}
-    target.uns[key_added] = {"params": params, **_facts(model)}
+    names = ("eigenvalues", "n_positive", "loss", "total_loss", "classes", "counts")
+    facts = {"params": params, **{name: getattr(model, name) for name in names}}
+    if model.classes.dtype.kind not in "iufbU":  # HDF5 does not store dates and objects
+        facts["classes"] = model.classes.astype(str)
+    target.uns[key_added] = facts
     return target if copy else None
 
 
@@ -217,17 +221,3 @@ def _genes(adata: Any, use_highly_variable: bool | None) -> np.ndarray | None:
             "Pass use_highly_variable=False to use all genes",
         )
     return genes
-
-
-def _facts(model: Model) -> dict[str, Any]:
-    classes = model.classes
-    if classes.dtype.kind not in "iufbU":  # HDF5 does not store dates and objects
-        classes = classes.astype(str)
-    return {
-        "eigenvalues": model.eigenvalues,
-        "n_positive": model.n_positive,
-        "loss": model.loss,
-        "total_loss": model.total_loss,
-        "classes": classes,
-        "counts": model.counts,
-    }

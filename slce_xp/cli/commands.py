@@ -45,12 +45,8 @@ def _fit(arguments: argparse.Namespace) -> None:
     scale = columns.spread(facts.std) if facts is not None and arguments.scale else None
     n, d = table.X.shape
     step(f"fitting {n} samples of {d} features")
-    how = {
-        "backend": arguments.backend,
-        "device": arguments.device,
-        "solver": arguments.solver,
-        "max_memory": arguments.max_memory,
-    }
+    names = ("backend", "device", "solver", "max_memory")
+    how = {name: getattr(arguments, name) for name in names}
     X = columns.prepared(table.X, fill, scale)
     model = slce_xp.fit(
         X,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from slce_xp._errors import invalid
+from slce_xp._errors import invalid, not_installed
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -17,10 +17,7 @@ def _pyplot() -> ModuleType:
     try:
         from matplotlib import pyplot
     except ImportError as error:
-        raise ImportError(
-            f"slce_xp.plot needs Matplotlib, which cannot be imported here ({error}); "
-            "install it with: pip install 'slce-xp[plot]'"
-        ) from error
+        raise not_installed("slce_xp.plot", "Matplotlib", error, "'slce-xp[plot]'") from error
     return pyplot
 
 

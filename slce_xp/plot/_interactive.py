@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from slce_xp._errors import invalid
+from slce_xp._errors import invalid, not_installed
 from slce_xp.plot._given import as_components, as_points
 from slce_xp.plot._looks import SOLID_SYMBOLS, SYMBOLS, Groups, coded, strips, title
 
@@ -44,10 +44,8 @@ def interactive(
     try:
         import plotly.graph_objects as go
     except ImportError as error:
-        raise ImportError(
-            f"slce_xp.plot.interactive needs plotly, which cannot be imported here ({error}); "
-            "install it with: pip install 'slce-xp[html]'"
-        ) from error
+        user = "slce_xp.plot.interactive"
+        raise not_installed(user, "plotly", error, "'slce-xp[html]'") from error
     Z = as_points(Z, "Z")
     chosen = as_components(components, Z.shape[1])
     names = [str(i) for i in (range(len(Z)) if ids is None else ids)]
