@@ -37,14 +37,13 @@ def _fit(arguments: argparse.Namespace) -> None:
         files.check(option, kinds)
     if arguments.backend or arguments.device:
         _parameters.named_place(arguments.backend or "numpy", arguments.device)  # before any work
-    step = _steps()
-    table = _read(arguments, step, tuple(arguments.drop))
+    table = _read(arguments, tuple(arguments.drop))
     table, unlabeled = _labelled(table, arguments)
     facts = _facts(table, arguments)
     fill = facts.mean if facts is not None and facts.missing.any() else None
     scale = columns.spread(facts.std) if facts is not None and arguments.scale else None
     n, d = table.X.shape
-    step(f"fitting {n} samples of {d} features")
+    _step(f"fitting {n} samples of {d} features")
     names = ("backend", "device", "solver", "max_memory")
     how = {name: getattr(arguments, name) for name in names}
     X = columns.prepared(table.X, fill, scale)
@@ -67,7 +66,7 @@ def _fit(arguments: argparse.Namespace) -> None:
             f"{arguments.label!r} has {len(model.classes)} classes of {n} samples; is it a label?"
         )
     _print_model(model, arguments.top)
-    _print_accuracy(table, model, arguments, how, step)
+    _print_accuracy(table, model, arguments, how)
     _check_drawable(model, arguments)
     for path, writing in (
         (arguments.model, lambda path: model.save(path)),
@@ -85,15 +84,14 @@ def _transform(arguments: argparse.Namespace) -> None:
     files.check("plot", outputs.PLOTS)
     model = _load(arguments.model)
     _check_drawable(model, arguments)
-    step = _steps()
-    table = _read(arguments, step, features=model.feature_names)
+    table = _read(arguments, features=model.feature_names)
     if table.X.shape[1] != model.n_features:
         raise TableError(
             f"{arguments.table} must have {model.n_features} columns, as many as the model's "
             f"features; it has {table.X.shape[1]}. Give it the columns of the fit, in their order"
         )
     fill = model.mean if arguments.impute else None
-    step(f"embedding {table.X.shape[0]} samples")
+    _step(f"embedding {table.X.shape[0]} samples")
     with np.errstate(invalid="ignore"):
         Z = model.transform(columns.prepared(table.X, fill))
     wrong = np.flatnonzero(~np.isfinite(Z).all(axis=1))
@@ -145,12 +143,9 @@ def _info(arguments: argparse.Namespace) -> None:
 
 
 def _read(
-    arguments: argparse.Namespace,
-    step: Callable[[str], None],
-    drop: tuple[str, ...] = (),
-    features: np.ndarray | None = None,
+    arguments: argparse.Namespace, drop: tuple[str, ...] = (), features: np.ndarray | None = None
 ) -> Table:
-    step(f"reading {arguments.table}")
+    _step(f"reading {arguments.table}")
     chosen = Chosen(arguments.label, arguments.id, drop, features, arguments.data, arguments.stream)
     return read(arguments.table, chosen)
 
@@ -300,7 +295,7 @@ def _load(path: Path) -> slce_xp.Model:
         if "Upgrade" in str(error):
             raise
         raise TableError(
-            f"{path} is damaged or not a model; write one with slce-xp fit … --model {path}"
+            f"{path} is damaged or not a model; write one with slce-xp fit … --model FILE"
         ) from error
 
 
@@ -324,11 +319,7 @@ def _print_model(model: slce_xp.Model, top: int) -> None:
 
 
 def _print_accuracy(
-    table: Table,
-    model: slce_xp.Model,
-    arguments: argparse.Namespace,
-    how: dict[str, Any],
-    step: Callable[[str], None],
+    table: Table, model: slce_xp.Model, arguments: argparse.Namespace, how: dict[str, Any]
 ) -> None:
     if not arguments.folds:
         return
@@ -340,7 +331,7 @@ def _print_accuracy(
     elif importlib.util.find_spec("sklearn") is None:
         found = "it needs scikit-learn: pip install 'slce-xp[cli]'"
     else:
-        step("cross-validating")
+        _step("cross-validating")
         labelled = table.rows(table.is_labelled)
         assert labelled.labels is not None
         found = cross_validated(
@@ -370,11 +361,10 @@ def _note(text: str) -> None:
     warnings.warn(text, stacklevel=3)
 
 
-def _steps() -> Callable[[str], None]:
-    """Return a function that reports a step on a terminal, and nothing to a log."""
+def _step(text: str) -> None:
+    """Report a step on a terminal, and nothing to a log."""
     if _is_watched():
-        return lambda text: print(f"{text} …", file=sys.stderr)
-    return lambda text: None
+        print(f"{text} …", file=sys.stderr)
 
 
 def _is_watched() -> bool:
