@@ -481,12 +481,12 @@ class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  #
 def _is_of_another_library(X: Any) -> bool:
     """Whether scikit-learn would convert `X` to NumPy, or fail to."""
     if isinstance(X, np.ndarray):
-        return row_reader.gives_rows(X)
+        return row_reader.is_row_sliceable(X)
     if _backend.is_dask(X) or _backend.is_array(X):
         return True
     if hasattr(X, "nnz"):
         return not type(X).__module__.startswith("scipy.")
-    return row_reader.gives_rows(X)
+    return row_reader.is_row_sliceable(X)
 
 
 def _seed(random_state: Any) -> Any:

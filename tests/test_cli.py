@@ -1099,6 +1099,10 @@ def test_errors_name_the_option_of_their_parameter(parameter, text, shown):
     assert _describe(error) == shown
 
 
+def test_running_out_of_memory_names_the_option_for_it():
+    assert _describe(MemoryError("set max_memory")) == "set --max-memory"
+
+
 def test_warnings_name_options(capsys):
     _show_warning("raise max_memory or tol, or use a dense solver, such as solver='gram'")
     shown = "raise --max-memory or tol, or use a dense solver, such as --solver='gram'"

@@ -44,7 +44,7 @@ def _as_array(X: Any, name: str) -> Array:
         raise _masked(name, f"{name}.filled(value)")
     if isinstance(X, np.ndarray):
         # asarray: np.matrix has another `*`
-        return row_reader.RowReader(X, name) if row_reader.gives_rows(X) else np.asarray(X)
+        return row_reader.RowReader(X, name) if row_reader.is_row_sliceable(X) else np.asarray(X)
     if _backend.is_dask(X):
         if isinstance(X._meta, np.ma.MaskedArray):
             raise _masked(name, f"dask.array.ma.filled({name}, value)")
@@ -85,7 +85,7 @@ def _as_array(X: Any, name: str) -> Array:
         )
     if _backend.is_array(X):
         return X
-    if row_reader.gives_rows(X):
+    if row_reader.is_row_sliceable(X):
         return row_reader.RowReader(X, name)
     if len(getattr(X, "shape", (0, 0))) != 2:
         return X  # the caller checks its shape before all of it is loaded

@@ -14,7 +14,7 @@ from slce_xp._backend import Array, Matrix, Place, Sparse
 from slce_xp._errors import invalid, naming, wrong_type
 
 
-def gives_rows(X: object) -> bool:
+def is_row_sliceable(X: object) -> bool:
     """Whether `X` is not an array in memory, but has a shape, a dtype and row slices."""
     if isinstance(X, np.ndarray):
         return _file_of(X) is not None

@@ -80,7 +80,8 @@ def _describe(error: Exception) -> str:
     if isinstance(error, (TableError, OSError)):
         return text
     if isinstance(error, (ValueError, TypeError, MemoryError, RuntimeError, ImportError)):
-        return _with_option(text, getattr(error, "parameter", ""))
+        default = "max_memory" if isinstance(error, MemoryError) else ""
+        return _with_option(text, getattr(error, "parameter", default))
     return (
         f"{type(error).__name__}: {text}. Internal error: rerun with --debug and report the "
         "traceback"

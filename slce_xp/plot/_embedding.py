@@ -131,7 +131,9 @@ def points(
     Z = as_points(Z, "Z")
     chosen = as_components(components, Z.shape[1])
     if Z_test is None and y_test is not None:
-        raise invalid("y_test", "y_test must come with test samples; got none")
+        raise invalid(
+            "y_test", "y_test must come with test samples; got none. Pass them, or leave it out"
+        )
     Z_test = Z[:0] if Z_test is None else as_points(Z_test, "Z_test", Z.shape[1])
     labels, labels_test = coded(y, len(Z), "y"), coded(y_test, len(Z_test), "y_test")
     groups = Groups.of(classes, labels, labels_test)
