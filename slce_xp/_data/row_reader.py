@@ -145,9 +145,9 @@ class RowReader(Matrix):
         if tuple(rows.shape) != (stop - start, self.shape[1]):
             raise invalid(
                 name,
-                f"{block_name} must have shape {(stop - start, self.shape[1])}, because "
-                f"{name}.shape = {self.shape}; got {tuple(rows.shape)}. Return just the requested "
-                "rows, with all columns",
+                f"{block_name} must have shape {(stop - start, self.shape[1])}, as "
+                f"{name}.shape = {self.shape} says; got {tuple(rows.shape)}. Return just the "
+                "requested rows, with all columns",
             )
         if is_masked:
             raise wrong_type(
