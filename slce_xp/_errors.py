@@ -1,4 +1,4 @@
-"""Errors that name the parameter at fault."""
+"""Errors with the name of the parameter at fault as their attribute ``parameter``."""
 
 from __future__ import annotations
 
@@ -8,19 +8,28 @@ from typing import TypeVar
 E = TypeVar("E", bound=Exception)
 
 
+def naming(parameter: str, error: E) -> E:
+    """Set the attribute ``parameter`` of an error, and return the error."""
+    error.parameter = parameter  # type: ignore[attr-defined]
+    return error
+
+
 def invalid(parameter: str, message: str) -> ValueError:
-    """A ValueError with the name of a parameter as its attribute ``parameter``."""
-    return _naming(parameter, ValueError(message))
+    """A ValueError that names a parameter."""
+    return naming(parameter, ValueError(message))
 
 
 def wrong_type(parameter: str, message: str) -> TypeError:
-    """A TypeError with the name of a parameter as its attribute ``parameter``."""
-    return _naming(parameter, TypeError(message))
+    """A TypeError that names a parameter."""
+    return naming(parameter, TypeError(message))
 
 
-def _naming(parameter: str, error: E) -> E:
-    error.parameter = parameter  # type: ignore[attr-defined]
-    return error
+def not_installed(user: str, library: str, error: ImportError, package: str) -> ImportError:
+    """The error for a library that some feature needs."""
+    return ImportError(
+        f"{user} needs {library}, which cannot be imported here ({error}); "
+        f"install it with: pip install {package}"
+    )
 
 
 def not_finite(row: int, column: int, value: float) -> ValueError:

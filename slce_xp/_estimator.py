@@ -1,4 +1,4 @@
-"""SLCE as a scikit-learn transformer: no mathematics, which `fit` and the model have."""
+"""SLCE as a scikit-learn transformer."""
 
 from __future__ import annotations
 
@@ -17,35 +17,30 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from slce_xp import _backend, _fit, _parameters
 from slce_xp._backend import Array
 from slce_xp._data import matrix, row_reader
+from slce_xp._errors import invalid
 from slce_xp._model import Model
 from slce_xp._partial import Statistics, add_up, merge, solve
 
-# Other SciPy formats become the first of these.
+# Other SciPy formats are converted to the first of these.
 _SPARSE = ("csr", "csc", "coo")
-# Attributes of a fit, and what the model calls them.
-_FITTED = {
-    "components_": "components",
-    "eigenvalues_": "eigenvalues",
-    "mean_": "mean",
-    "centroids_": "centroids",
-    "classes_": "classes",
-    "n_components_": "n_components",
-    "n_positive_": "n_positive",
-    "solver_": "solver",
-}
+# Fitted attributes, and the attributes of the model that they come from.
+_FITTED = {f"{name}_": name for name in (
+    "components", "eigenvalues", "mean", "centroids", "classes", "n_components", "n_positive",
+    "solver",
+)}  # fmt: skip
 
 
 class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  # type: ignore[misc]
     r"""Supervised Linear Centroid-Encoder as a scikit-learn transformer.
 
-    Embeds samples by the orthonormal :math:`A`, of shape (d, k), that best rebuilds the centroid of
-    each sample's class,
+    Embeds samples by the orthonormal :math:`A`, of shape (d, k), that best reconstructs the
+    centroid of each sample's class,
 
     .. math:: \min_{A^T A = I} \lVert \tilde C - X A A^T \rVert_F^2 .
 
-    Everything follows X: fitted attributes and embeddings are of its library and on its device,
-    whether or not scikit-learn's `array_api_dispatch` is set. `slce_xp.fit` does the work; its
-    documentation says what SLCE is and what each parameter means.
+    Fitted attributes and embeddings are in the library and on the device of X, whether or not
+    scikit-learn's `array_api_dispatch` is set. See `slce_xp.fit`, which does the computation, for
+    the method and for details of the parameters.
 
     Parameters
     ----------
@@ -53,10 +48,10 @@ class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  #
         Components to keep, from 1 to d. None: number of classes − 1. "positive": only those
         that lower the loss.
     solver : {"auto", "scatter", "gram", "krylov"}
-        The form of the eigenproblem; all give the same answer.
+        The form of the eigenproblem; all give the same result.
     backend : {"numpy", "cupy", "torch", "jax"} or None
-        Where to solve; None is where X is. The result comes back to where X is, so that the
-        other steps of a pipeline need not know of it. A name: a module cannot be cloned.
+        The array library that computes; None: that of X. The result is moved back to the library
+        and device of X, for the other steps of a pipeline.
     device : optional
         A device of the backend, such as "cuda:1".
     tol : float, optional
@@ -64,16 +59,16 @@ class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  #
     max_iter : int
         Passes over X that the matrix-free form may take.
     max_memory : int or str, optional
-        Bytes that a fit may allocate beside X, such as "2GB".
+        Bytes that a fit may allocate in addition to X, such as "2GB".
     class_weight : "balanced", dict or None
         Weights of the classes.
     unlabeled : optional
         The label in y that marks samples without one, such as -1. None: all are labelled.
     unlabeled_weight : float
-        How much a sample without a label counts, compared with one that has a label.
+        The weight of a sample without a label, relative to one with a label.
     random_state : int, RandomState instance or None
-        Seed for directions that are arbitrary by nature. A RandomState, or None for NumPy's own,
-        draws another one for each fit.
+        Seed for directions that are arbitrary. A RandomState, or None for NumPy's global one, draws
+        another seed for each fit.
 
     Attributes
     ----------
@@ -90,21 +85,21 @@ class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  #
     n_positive_ : int
         How many of them lower the loss.
     loss_ : float
-        What the components leave of the loss.
+        The loss with all components.
     solver_ : str
         The form that was solved.
     n_iter_ : int
         Passes over X of the matrix-free form; 1 for the dense forms.
     model_ : Model
-        The fitted model, with all that it can tell.
+        The fitted model, with all its attributes and methods.
     n_samples_seen_ : int
-        Samples in all batches but those of no weight; only after `partial_fit`.
+        Samples of positive weight in all batches; only after `partial_fit`.
     statistics_ : object
-        What the batches added up to; only after `partial_fit`.
+        The accumulated statistics of all batches; only after `partial_fit`.
     n_features_in_ : int
         The number of features, d.
     feature_names_in_ : numpy.ndarray, shape (d,)
-        Only where X had names that are strings.
+        Only if X had column names that are strings.
 
     See Also
     --------
@@ -112,8 +107,8 @@ class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  #
 
     Notes
     -----
-    `fit_transform`, `get_feature_names_out`, `set_output`, `get_params`, `set_params` and the
-    requests of metadata routing are scikit-learn's own.
+    `fit_transform`, `get_feature_names_out`, `set_output`, `get_params`, `set_params` and metadata
+    routing are those of scikit-learn.
 
     Examples
     --------
@@ -165,12 +160,12 @@ class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  #
         y : array, list, Series or Categorical, shape (n,)
             Class labels, on any device or on the host.
         sample_weight : array, shape (n,), optional
-            How much each sample counts.
+            The weight of each sample.
 
         Returns
         -------
         SLCE
-            Itself.
+            The estimator itself.
 
         Examples
         --------
@@ -179,27 +174,23 @@ class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  #
         array([7, 8])
         """
         if y is None:
-            raise ValueError(
+            raise invalid(
+                "y",
                 "SLCE requires y to be passed, but the target y is None. It is supervised: pass "
-                "one label per sample, or use PCA"
+                "one label per sample, or use PCA",
             )
-        # The fit finds NaN and infinity by itself, and says where.
+        # The fit reports the position of NaN and infinity.
         X = self._checked(X, reset=True, ensure_all_finite=False)
         model = _fit.fit(
             X,
             y,
             self.n_components,
-            backend=self.backend,
-            device=self.device,
             solver=self.solver,
             tol=self.tol,
             max_iter=self.max_iter,
-            max_memory=self.max_memory,
             random_state=_seed(self.random_state),
             sample_weight=sample_weight,
-            class_weight=self.class_weight,
-            unlabeled=self.unlabeled,
-            unlabeled_weight=self.unlabeled_weight,
+            **self._options(),
         )
         if self.backend is not None:
             model = model.to(*_backend.place_of(matrix.as_matrix(X)))
@@ -207,30 +198,34 @@ class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  #
             self.__dict__.pop(name, None)
         return self._adopt(model)
 
-    def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> SLCE:
-        """Add a batch to what was seen before, exactly.
+    def _options(self) -> dict[str, Any]:
+        """Return the parameters that `fit` and `partial_fit` share."""
+        names = "backend device max_memory class_weight unlabeled unlabeled_weight"
+        return {name: getattr(self, name) for name in names.split()}
 
-        After the last batch the estimator is what `fit` would have made of all samples at once, in
-        whatever order they came. The eigenproblem is solved when something of it is asked for, not
-        for every batch. One d × d matrix of double precision is kept; up to six are there while a
-        batch is added or the eigenproblem solved. The estimator can be pickled between batches, and
-        those of several jobs be merged. What `fit` has seen is no batch: the first one after it
-        begins anew.
+    def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> SLCE:
+        """Add a batch of samples, exactly.
+
+        After the last batch the estimator equals one fitted to all samples at once, in any order.
+        The eigenproblem is solved when a fitted attribute is first used, not for every batch. One
+        d × d matrix of double precision is kept; up to six are allocated while a batch is added or
+        the eigenproblem is solved. The estimator can be pickled between batches, and estimators of
+        several jobs can be merged. The first batch after `fit` starts anew.
 
         Parameters
         ----------
         X : array, sparse matrix, list of rows or data frame of numbers, shape (n, d)
         y : array, list, Series or Categorical, shape (n,)
-            One class, or none but unlabelled samples, will do for a batch.
+            A batch may have one class only, or only samples without a label.
         classes : array or list, optional
-            All labels that may come: others are then refused. By default they are discovered.
+            All expected labels; others raise ValueError. Inferred from the batches by default.
         sample_weight : array, shape (n,), optional
-            How much each sample counts.
+            The weight of each sample.
 
         Returns
         -------
         SLCE
-            Itself.
+            The estimator itself.
 
         Examples
         --------
@@ -247,34 +242,23 @@ class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  #
         X = self._checked(X, reset=before is None, ensure_all_finite=False)
         if classes is None and before is not None and before.are_all:
             classes = before.classes
-        batch = add_up(
-            X,
-            y,
-            backend=self.backend,
-            device=self.device,
-            max_memory=self.max_memory,
-            classes=classes,
-            sample_weight=sample_weight,
-            class_weight=self.class_weight,
-            unlabeled=self.unlabeled,
-            unlabeled_weight=self.unlabeled_weight,
-        )
+        batch = add_up(X, y, classes=classes, sample_weight=sample_weight, **self._options())
         if batch is None:
             return self
         return self._keep(batch if before is None else merge(before, batch))
 
     def merge(self, other: SLCE) -> SLCE:
-        """Add what another estimator has seen by `partial_fit`: for batches of several jobs.
+        """Add the batches of another estimator, such as one of a parallel job.
 
         Parameters
         ----------
         other : SLCE
-            Not changed.
+            An estimator with batches of `partial_fit`. Not changed.
 
         Returns
         -------
         SLCE
-            Itself.
+            The estimator itself.
 
         Examples
         --------
@@ -287,20 +271,22 @@ class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  #
         """
         for name, estimator in (("the estimator", self), ("other", other)):
             if not isinstance(estimator, SLCE) or "statistics_" not in estimator.__dict__:
-                raise ValueError(
+                raise invalid(
+                    "other",
                     f"{name} must be an SLCE that has seen batches by partial_fit; got "
-                    f"{type(estimator).__name__}. What fit() made cannot be merged"
+                    f"{type(estimator).__name__}. The result of fit() cannot be merged",
                 )
         mine, theirs = (getattr(e, "feature_names_in_", None) for e in (self, other))
         if mine is not None and theirs is not None and not np.array_equal(mine, theirs):
-            raise ValueError(
+            raise invalid(
+                "other",
                 "other must have seen the same features; its feature names, or their order, are "
-                "not those of the estimator. Give both the same columns"
+                "not those of the estimator. Give both the same columns",
             )
         return self._keep(merge(self.statistics_, other.statistics_))
 
     def _keep(self, statistics: Statistics) -> SLCE:
-        """Solved when it is asked for: what was solved before no longer holds."""
+        """Keep the statistics, and discard what was solved from earlier ones."""
         self.statistics_ = statistics
         self.n_samples_seen_ = statistics.n_samples
         for name in (*_FITTED, "model_", "n_iter_"):
@@ -308,7 +294,7 @@ class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  #
         return self
 
     def __getattr__(self, name: str) -> Any:
-        # Only what is missing comes here: a fit that batches have left for later.
+        # Called for missing attributes: solve the batches when one of a fit is first used.
         statistics = self.__dict__.get("statistics_")
         if statistics is None or name not in (*_FITTED, "model_", "n_iter_"):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
@@ -324,7 +310,7 @@ class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  #
 
     def _adopt(self, model: Model) -> SLCE:
         names = getattr(self, "feature_names_in_", None)
-        if names is not None:  # the model was given the bare numbers
+        if names is not None:  # the model was fitted to the bare numbers
             model = dataclasses.replace(model, feature_names=np.array(names, dtype=np.str_))
         self.model_ = model
         for name, field in _FITTED.items():
@@ -334,10 +320,10 @@ class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  #
 
     @property
     def loss_(self) -> float:
-        """What the components leave of the loss; asked for only here, for it waits for a device."""
+        """The loss with all components; computed when used, because it synchronizes the device."""
         return self.model_.loss
 
-    # ------------------------------------------------------------ what it does with data
+    # ------------------------------------------------------------ embedding
 
     def transform(self, X: Any) -> Array:
         r"""Embed samples.
@@ -347,8 +333,8 @@ class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  #
         Parameters
         ----------
         X : array, sparse matrix, list of rows or data frame, shape (n, d)
-            In the library and on the device of the fit. Arrays on the host must be finite;
-            elsewhere NaN is passed on, for the search would wait for the device.
+            In the library and on the device of the fit. NumPy arrays must be finite; on other
+            libraries NaN is propagated, because a check would synchronize the device.
 
         Returns
         -------
@@ -368,14 +354,14 @@ class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  #
         return self.model_.transform(X)
 
     def inverse_transform(self, X: Any) -> Array:
-        r"""Bring embedded samples back to input coordinates.
+        r"""Map embedded samples back to input coordinates.
 
         .. math:: Z A^T + 1 m^T
 
         Parameters
         ----------
         X : array or data frame, shape (n, k)
-            What `transform` gave: :math:`Z`.
+            The output of `transform`, :math:`Z`.
 
         Returns
         -------
@@ -393,43 +379,45 @@ class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  #
             X = check_array(X, input_name="X", estimator=self)
         self._check_same_place(X, "inverse_transform")
         if len(X.shape) == 2 and X.shape[1] != self.n_components_:
-            raise ValueError(
-                f"X must have {self.n_components_} columns, as many as transform() gives; got "
-                f"shape {tuple(X.shape)}. Pass what transform() gave"
+            raise invalid(
+                "X",
+                f"X must have {self.n_components_} columns, one for each component; got shape "
+                f"{tuple(X.shape)}. Pass the output of transform()",
             )
         return self.model_.inverse_transform(X)
 
     def _checked(self, X: Any, *, reset: bool, ensure_all_finite: bool) -> Any:
-        """`X` as the model takes it, with scikit-learn's checks of names, numbers and shape."""
+        """Return `X` for the model, after scikit-learn's checks of names, numbers and shape."""
         if _is_of_another_library(X):
-            # Checked by the fit and the model: scikit-learn would ask for `array_api_dispatch`.
+            # Checked by the fit and the model: scikit-learn would require `array_api_dispatch`.
             return validate_data(self, X=X, reset=reset, skip_check_array=True)
         options = {"accept_sparse": _SPARSE, "ensure_all_finite": ensure_all_finite}
         if not hasattr(X, "columns"):
             return validate_data(self, X=X, reset=reset, **options)
         validate_data(self, X=X, reset=reset, skip_check_array=True)  # the names of a frame
-        values = matrix.as_matrix(X)  # or an error that says which column holds no numbers
+        values = matrix.as_matrix(X)  # raises an error that names a column without numbers
         return check_array(values, input_name="X", estimator=self, **options)
 
     def _check_same_place(self, X: Any, method: str) -> None:
         if not _backend.is_array(X):
-            return  # sparse: left to the model
+            return  # sparse: checked by the model
         place = _backend.place_of(self.mean_)
         try:
             _parameters.check_same_place(X, place, "X")
         except ValueError as error:
-            # The words of scikit-learn's own estimators, and what to do.
-            raise ValueError(
+            # As worded by scikit-learn's own estimators, with the remedy.
+            raise invalid(
+                "X",
                 f"Inputs passed to SLCE.{method}() must use the same namespace and the same device "
-                f"as those passed to fit(). {error}"
+                f"as those passed to fit(). {error}",
             ) from None
 
     @property
     def _n_features_out(self) -> int:
-        """How many names `get_feature_names_out` makes."""
+        """The number of names that `get_feature_names_out` returns."""
         return int(self.n_components_)
 
-    # ------------------------------------------------------------ where it lives
+    # ------------------------------------------------------------ library and file
 
     def to(self, backend: str | ModuleType, device: Any = None) -> SLCE:
         """Return the fitted estimator in another array library or on another device.
@@ -439,12 +427,12 @@ class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  #
         backend : str or namespace
             'numpy', 'cupy', 'torch', 'jax', ...
         device : optional
-            A device of that library; None is its default.
+            A device of that library; None: its default.
 
         Returns
         -------
         SLCE
-            Another one, with the same parameters.
+            A new estimator with the same parameters.
 
         Examples
         --------
@@ -461,12 +449,12 @@ class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  #
         return moved._adopt(self.model_.to(backend, device))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the model to an .npz file of plain arrays; `slce_xp.load` opens it.
+        """Write the model to an .npz file of plain arrays; `slce_xp.load` loads it.
 
         Parameters
         ----------
         path : path
-            Replaced where it exists.
+            Replaced if it exists.
 
         Examples
         --------
@@ -481,7 +469,7 @@ class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  #
         self.model_.save(path)
 
     def __sklearn_tags__(self) -> Any:
-        """What scikit-learn may expect of it."""
+        """Return the tags of scikit-learn."""
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
         tags.input_tags.sparse = True
@@ -491,20 +479,18 @@ class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  #
 
 
 def _is_of_another_library(X: Any) -> bool:
-    """Whether scikit-learn would turn `X` into NumPy, or fail to: dense, sparse, or not here."""
-    if _backend.is_dask(X) or (
-        not hasattr(X, "nnz") and not _backend.is_array(X) and row_reader.gives_rows(X)
-    ):
-        return True
+    """Whether scikit-learn would convert `X` to NumPy, or fail to."""
     if isinstance(X, np.ndarray):
-        return row_reader.gives_rows(X)
-    if _backend.is_array(X):
+        return row_reader.is_row_sliceable(X)
+    if _backend.is_dask(X) or _backend.is_array(X):
         return True
-    return hasattr(X, "nnz") and not type(X).__module__.startswith("scipy.")
+    if hasattr(X, "nnz"):
+        return not type(X).__module__.startswith("scipy.")
+    return row_reader.is_row_sliceable(X)
 
 
 def _seed(random_state: Any) -> Any:
-    """The integer that the fit wants, of what scikit-learn's users give."""
+    """Return an integer seed for the fit, drawn from a RandomState if one is given."""
     if isinstance(random_state, numbers.Integral):
         return random_state
     return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))

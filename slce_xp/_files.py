@@ -1,6 +1,6 @@
-"""Files, whole or not at all: models as plain arrays with a JSON header, embeddings by blocks.
+"""Model files (plain arrays with a JSON header, no pickle) and embeddings written in blocks.
 
-Never pickle, and nothing half-written under the final name. Knows no model.
+Files are written completely or not at all.
 """
 
 from __future__ import annotations
@@ -19,21 +19,22 @@ from typing import Any, TypeVar
 import numpy as np
 
 from slce_xp import _backend
+from slce_xp._errors import invalid, naming, not_installed, wrong_type
 
 FORMAT = "slce_xp model"
-VERSION = 2  # 2: a scale, names of features
+VERSION = 2  # 2: scale and feature names
 
 T = TypeVar("T")
 
 
 class _NewerFormatError(ValueError):
-    """A file from a later release: not damaged, so it keeps its own message."""
+    """A file from a later release."""
 
 
 def write(
     path: str | os.PathLike[str], facts: dict[str, Any], arrays: dict[str, np.ndarray]
 ) -> None:
-    """Write a file whole or not at all."""
+    """Write a model file completely or not at all."""
     header = np.array(json.dumps({"format": FORMAT, "version": VERSION, **facts}))
     contents: dict[str, Any] = {"header": header, **arrays}
     with whole_or_not_at_all(Path(path)) as temporary, temporary.open("xb") as file:
@@ -42,14 +43,14 @@ def write(
 
 @contextlib.contextmanager
 def whole_or_not_at_all(path: Path) -> Iterator[Path]:
-    """A temporary name beside `path`, which takes its place in the end, or goes."""
-    # Not by the number of the process: containers, threads and other machines have the same.
+    """Yield a temporary name in the folder of `path`, renamed to it at the end, or removed."""
+    # Not the process id: containers, threads and other machines may share it.
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
     old = temporary.with_suffix(".old")
     try:
         yield temporary
         if path.is_dir() and temporary.is_dir():
-            path.replace(old)  # a folder takes the place of nothing but an empty one
+            path.replace(old)  # a folder replaces only an empty one
         temporary.replace(path)
     finally:
         if old.exists() and not path.exists():
@@ -63,42 +64,35 @@ def whole_or_not_at_all(path: Path) -> Iterator[Path]:
 def write_rows(
     out: Any, shape: tuple[int, int], dtype: np.dtype, blocks: Iterable[tuple[slice, np.ndarray]]
 ) -> Any:
-    """Write blocks of rows, in their order, to where `out` says.
+    """Write blocks of rows, in order, to `out`: a path, or an array of NumPy, zarr or h5py.
 
-    Parameters
-    ----------
-    out : path or object with ``out[i:j] = rows``
-        A path that ends in .npy or .zarr, or an array to be written into: of NumPy, zarr, h5py.
-    shape, dtype
-        Of all rows together.
-    blocks : iterable of slices and the rows there
-
-    Returns
-    -------
-    object
-        `out`, or the new file: opened for reading, as a memmap or zarr array.
+    Returns `out`, or the new file, opened for reading as a memmap or zarr array.
     """
     if isinstance(out, (str, os.PathLike)):
         path = Path(out)
         if path.suffix not in _WRITERS:
-            raise ValueError(
-                f"out must end in .npy or .zarr, or be an array to write into; got {str(path)!r}"
+            raise invalid(
+                "out",
+                f"out must end in .npy or .zarr, or be an array to write into; got {str(path)!r}",
             )
         return _WRITERS[path.suffix](path, shape, dtype, blocks)
     if not hasattr(out, "__setitem__") or tuple(getattr(out, "shape", ())) != shape:
-        raise ValueError(
+        raise invalid(
+            "out",
             f"out must be a path that ends in .npy or .zarr, or an array of shape {shape} to write "
-            f"into; got {type(out).__name__} of shape {getattr(out, 'shape', None)}"
+            f"into; got {type(out).__name__} of shape {getattr(out, 'shape', None)}",
         )
     if _backend.is_array(out) and not isinstance(out, np.ndarray):
-        raise TypeError(
+        raise wrong_type(
+            "out",
             f"out must be on the host, such as an array of NumPy, zarr or h5py; got "
-            f"{type(out).__name__}. With out=None the embedding stays where the model is"
+            f"{type(out).__name__}. With out=None the embedding stays where the model is",
         )
     if np.dtype(out.dtype).kind != "f":
-        raise TypeError(
+        raise wrong_type(
+            "out",
             f"out must hold floating-point numbers; got dtype {out.dtype}, which would round them. "
-            f"Make it of {dtype}"
+            f"Use {dtype}",
         )
     for block, rows in blocks:
         out[block.start : block.stop] = rows
@@ -107,29 +101,30 @@ def write_rows(
 
 @contextlib.contextmanager
 def _writing(path: Path) -> Iterator[None]:
-    """Errors of writing, told from those of reading what is to be written."""
+    """Report errors of writing, which are distinct from those of reading the blocks."""
     try:
         yield
     except OSError as error:
-        raise OSError(
-            error.errno,
+        message = (
             f"out={str(path)!r} could not be written ({error.strerror or error}). Nothing of it is "
-            "left, and what was there before still is; make room, or write elsewhere",
-        ) from error
+            "left, and an earlier file is unchanged; free some space, or write elsewhere"
+        )
+        raise naming("out", OSError(error.errno, message)) from error
 
 
 def _occupied(path: Path, kind: str) -> FileExistsError:
-    return FileExistsError(
-        f"out={str(path)!r} must be free, or hold an embedding to be replaced; {kind} is there. "
+    message = (
+        f"out={str(path)!r} must be free, or hold an embedding to be replaced; it is {kind}. "
         "Remove it, or write elsewhere"
     )
+    return naming("out", FileExistsError(message))
 
 
 def _write_npy(path: Path, shape: tuple[int, int], dtype: np.dtype, blocks: Any) -> Any:
     if path.is_dir():
         raise _occupied(path, "a folder")
-    # Not through a memmap: a full disk would end the process, not the call. Nor through a buffer,
-    # which would be written once more, and fail once more, when the file is closed.
+    # Not through a memmap, with which a full disk ends the process, nor through a buffer, which
+    # would be written, and fail, again when the file is closed.
     with whole_or_not_at_all(path) as temporary:
         with _writing(path):
             file = temporary.open("xb", buffering=0)
@@ -152,15 +147,14 @@ def _write_zarr(path: Path, shape: tuple[int, int], dtype: np.dtype, blocks: Any
     try:
         zarr = importlib.import_module("zarr")
     except ImportError as error:
-        raise ImportError(
-            f"out={str(path)!r} needs zarr, which cannot be imported here ({error}); install it "
-            "with: pip install zarr, or write to a .npy file"
-        ) from error
+        package = "zarr, or write to a .npy file"
+        missing = not_installed(f"out={str(path)!r}", "zarr", error, package)
+        raise naming("out", missing) from error
     if path.is_file() or (path.is_dir() and any(path.iterdir())):
         try:
             zarr.open_array(str(path), mode="r")
-        except Exception as error:  # a group, perhaps the very one that X is in, or no zarr at all
-            raise _occupied(path, "something else than an array of zarr") from error
+        except Exception as error:  # a group, perhaps the one that contains X, or not zarr
+            raise _occupied(path, "not an array of zarr") from error
     with whole_or_not_at_all(path) as temporary:
         rows_per_chunk = max(1, min(shape[0], 2**20 // max(1, shape[1] * dtype.itemsize)))
         chunks = (rows_per_chunk, max(1, shape[1]))
@@ -173,7 +167,7 @@ def _write_zarr(path: Path, shape: tuple[int, int], dtype: np.dtype, blocks: Any
 
 
 def _whole_chunks(blocks: Any, length: int) -> Iterator[tuple[slice, np.ndarray]]:
-    """Blocks cut anew, at multiples of `length`: a chunk that is written twice is packed twice."""
+    """Split blocks at multiples of `length`, so that each chunk is compressed only once."""
     start, parts, count = 0, [], 0
     for _, rows in blocks:
         parts.append(rows)
@@ -194,24 +188,25 @@ def read(
     path: str | os.PathLike[str],
     build: Callable[[dict[str, Any], dict[str, np.ndarray]], T],
 ) -> T:
-    """Make of a file's header and arrays what `build` does; its errors mean a damaged file."""
+    """Call `build` with the header and arrays of a file; its errors mean a damaged file."""
     with Path(path).open("rb") as stream:
         try:
             return build(*_parse(stream, path))
         except _NewerFormatError:
             raise
-        except Exception as error:  # whatever a damaged file makes NumPy, zip or JSON raise
-            raise ValueError(
+        except Exception as error:  # anything that NumPy, zip or JSON raise for a damaged file
+            raise invalid(
+                "path",
                 f"path must name a model file written by Model.save; {os.fspath(path)!r} is "
-                f"damaged or something else ({error}). Save the model again"
+                f"damaged or not a model ({error}). Save the model again",
             ) from error
 
 
 def _parse(
     stream: Any, path: str | os.PathLike[str]
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    if not zipfile.is_zipfile(stream):  # NumPy would take it for pickle and advise to load it
-        raise ValueError("no zip archive")
+    if not zipfile.is_zipfile(stream):  # NumPy would suggest to load it as pickle
+        raise ValueError("not a zip archive")
     stream.seek(0)
     with np.load(stream, allow_pickle=False) as file:
         contents = {name: file[name] for name in file.files}
@@ -219,15 +214,16 @@ def _parse(
     if facts["format"] != FORMAT:
         raise ValueError(f"its format is {facts['format']!r}")
     if facts["version"] > VERSION:
-        raise _NewerFormatError(
+        message = (
             f"path must name a model file of format {VERSION} or older; {os.fspath(path)!r} "
             f"has format {facts['version']}. Upgrade slce_xp to open it"
         )
+        raise naming("path", _NewerFormatError(message))
     return facts, contents
 
 
 def pack_labels(classes: np.ndarray) -> tuple[np.ndarray, str]:
-    """Class labels as an array that needs no pickle, and the kind to restore."""
+    """Return class labels as an array that needs no pickle, and their kind."""
     if classes.dtype.kind == "T":
         return classes.astype(object).astype(np.str_), "StringDType"
     if classes.dtype != object:
@@ -235,14 +231,15 @@ def pack_labels(classes: np.ndarray) -> tuple[np.ndarray, str]:
     if all(isinstance(label, str) for label in classes):
         return classes.astype(np.str_), "object"
     kinds = sorted({type(label).__name__ for label in classes})
-    raise TypeError(
+    raise wrong_type(
+        "classes",
         "classes must be strings, or numbers, booleans or dates of a NumPy type, to be saved "
-        f"without pickle; got {', '.join(kinds)}. Fit with such labels, for example y.astype(str)"
+        f"without pickle; got {', '.join(kinds)}. Fit with such labels, for example y.astype(str)",
     )
 
 
 def unpack_labels(classes: np.ndarray, kind: str) -> np.ndarray:
-    """Class labels as they were before `pack_labels`."""
+    """Restore class labels from the output of `pack_labels`."""
     if classes.ndim != 1:
         raise ValueError(f"its classes have shape {classes.shape}")
     if kind == "StringDType":

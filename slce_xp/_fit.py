@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from slce_xp import _backend, _parameters
+from slce_xp import _backend, _errors, _parameters
 from slce_xp._backend import Place, Sparse
 from slce_xp._data import matrix as _matrix
 from slce_xp._data.labels import Labels, as_labels
@@ -370,7 +370,7 @@ def _needs_dense_form(solution: Solution, request: Request, solver: str, max_ite
 def _check_solver(solver: str) -> None:
     if not isinstance(solver, str) or solver not in ("auto", *SOLVERS):
         valid = ", ".join(repr(name) for name in ("auto", *SOLVERS))
-        raise ValueError(f"solver must be one of {valid}; got {solver!r}")
+        raise _errors.invalid("solver", f"solver must be one of {valid}; got {solver!r}")
 
 
 def _warn_if_unconverged(solution: Solution, request: Request) -> None:

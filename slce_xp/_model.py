@@ -1,4 +1,4 @@
-"""The fitted model: frozen, printable, movable, saved without pickle."""
+"""The fitted model, and its file."""
 
 from __future__ import annotations
 
@@ -16,15 +16,16 @@ from slce_xp._backend import Array, Place
 from slce_xp._data import matrix as _matrix
 from slce_xp._data.open import open_rows
 from slce_xp._data.row_reader import RowReader
+from slce_xp._errors import invalid, wrong_type
 from slce_xp._planning.plan import Plan
 from slce_xp.core import eigen
 from slce_xp.core.rows import BlockRows, Rows
 
 
 class ConvergenceWarning(UserWarning):
-    """A fit that stopped before its residuals were as small as asked for.
+    """Warning that a fit stopped before its residuals reached the tolerance.
 
-    The model is there all the same: `Model.residuals` tells how far each component got. More passes
+    The model can be used; `Model.residuals` has the residual of each component. More passes
     (`max_iter`), more memory, a larger `tol` or a dense solver help.
 
     Examples
@@ -48,14 +49,14 @@ _ARRAYS = ("components", "eigenvalues", "mean", "centroids", "counts", "weights"
 class Model:
     r"""A fitted Supervised Linear Centroid-Encoder.
 
-    The rows of `components` span the subspace that best rebuilds the class centroids,
+    The rows of `components` span the subspace that best reconstructs the class centroids,
 
     .. math:: \min_{A^T A = I} \lVert \tilde C - X A A^T \rVert_F^2 ,
 
     and are eigenvectors of :math:`M = S_b - S_w` for its algebraically largest eigenvalues. Here
     :math:`A`, of shape (d, k), is the transpose of `components`, and :math:`X` and
     :math:`\tilde C` are centred. Arrays are of the library and on the device that the fit used.
-    A model is made by `slce_xp.fit` or `slce_xp.load`.
+    Models are returned by `slce_xp.fit` and `slce_xp.load`.
 
     Attributes
     ----------
@@ -63,8 +64,8 @@ class Model:
         Orthonormal rows, by descending eigenvalue; the entry of largest magnitude in each
         is positive.
     eigenvalues : array, shape (k,)
-        Descending. Only positive ones lower the loss; zero marks a direction orthogonal to
-        all samples. Of float64 if the dtype of the fit cannot hold them.
+        Descending. Only positive ones lower the loss; zero marks a direction orthogonal to all
+        samples. In float64 if the dtype of the fit cannot represent them.
     mean : array, shape (d,)
         The mean of all samples.
     centroids : array, shape (K, d)
@@ -74,22 +75,21 @@ class Model:
     counts : array of integers, shape (K,)
         Samples per class.
     weights : array, shape (K,)
-        The weight of each class: its count where samples have no weights.
+        The weight of each class: its count if samples have no weights.
     n_unlabeled : int
         Samples without a label.
     n_positive : int
         How many of the returned eigenvalues are positive beyond rounding.
     n_positive_bounds : tuple of int
-        The least and the largest possible number of positive ones among the leading eigenvalues
-        that were asked for. They differ if some cannot be told from zero; `n_positive` is the
-        least.
+        Lower and upper bound of the number of positive eigenvalues among those requested. They
+        differ if some cannot be distinguished from zero; `n_positive` is the lower bound.
     total_loss : float
-        The loss with no component at all, ‖C̃‖² = tr(S_b).
+        The loss without components, ‖C̃‖² = tr(S_b).
     plan : Plan
         How it was computed; `plan.form` is the form of the eigenproblem.
     passes : int
-        Products of the scatter matrix with a block, each one pass over X. For a dense form, those
-        that the matrix-free form took before it.
+        Products of the scatter matrix with a block, each one pass over X. For a dense form, the
+        passes that the matrix-free form took before it.
     residuals : numpy.ndarray, shape (k,), or None
         ‖M a − μ a‖ / ‖M‖ of the matrix-free form, measured up to rounding: about eps·‖S_t‖ / ‖M‖,
         with fewer samples than features eps·‖S_t‖ / μ. None for the dense forms, which are exact
@@ -97,15 +97,14 @@ class Model:
     history : tuple of float
         The largest residual after each pass.
     scale : array, shape (d,), or None
-        What columns are divided by before they meet `components`; None: by nothing. See
-        `unscaled`.
+        Divisors of the columns, applied before `components`; None: not scaled. See `unscaled`.
     feature_names : numpy.ndarray of str, shape (d,), or None
-        The names of the columns, where X was a data frame that has some.
+        The names of the columns, if X was a data frame with names.
 
     See Also
     --------
-    slce_xp.fit : Makes a model.
-    slce_xp.load : Opens one from a file.
+    slce_xp.fit : Fits a model.
+    slce_xp.load : Loads one from a file.
 
     Examples
     --------
@@ -139,11 +138,11 @@ class Model:
     n_positive_bounds: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:
-        """Bounds that are not given are those of a certain number."""
+        """Set missing bounds to `n_positive`."""
         if self.n_positive_bounds is None:
             object.__setattr__(self, "n_positive_bounds", (self.n_positive, self.n_positive))
 
-    # ------------------------------------------------------------ what it says about the fit
+    # ------------------------------------------------------------ results of the fit
 
     @property
     def solver(self) -> str:
@@ -208,8 +207,8 @@ class Model:
         .. math:: \mu_i = \lambda_i(2 S_b - S_t) \le \lambda_i(2 S_b)
 
         2·S_b is positive semi-definite of rank at most K − 1 (Properties 1 and 2), so from
-        the K-th on the bound is zero and no eigenvalue is positive (Property 3). Samples without
-        a label lift the bound: then it is an error to ask for it.
+        the K-th on the bound is zero and no eigenvalue is positive (Property 3). With unlabelled
+        samples there is no such bound, and ValueError is raised.
 
         Examples
         --------
@@ -220,9 +219,10 @@ class Model:
         25 ≤ 50
         """
         if self.n_unlabeled:
-            raise ValueError(
-                f"eigenvalue_bounds hold where every sample has a label; {self.n_unlabeled} of "
-                "this fit had none. Fit without unlabeled="
+            raise invalid(
+                "unlabeled",
+                f"eigenvalue_bounds hold if every sample has a label; {self.n_unlabeled} of this "
+                "fit had none. Fit without unlabeled=",
             )
         xp, device = self._place
         between = xp.sqrt(self.weights)[:, None] * (self.centroids - self.mean)
@@ -275,30 +275,30 @@ class Model:
             f"{len(self.classes)} classes, {self._place}>"
         )
 
-    # ------------------------------------------------------------ what it does with data
+    # ------------------------------------------------------------ embedding
 
     def transform(self, X: Any, out: Any = None) -> Any:
         r"""Embed samples.
 
         .. math:: Z = (X - 1 m^T)\, A , \qquad A = \text{components}^T , \; m = \text{mean}
 
-        Columns are divided by `scale` first, where the model has one. A sample with a missing value
-        has no embedding: its row is NaN. Nothing is recorded for gradients.
+        Columns are divided by `scale` first, if the model has one. The embedding of a sample with
+        a missing value is NaN. Gradients are not recorded.
 
         Parameters
         ----------
-        X : array, sparse matrix, list of rows, data frame or anything with rows, shape (n, d)
-            In the model's library and on its device. What is read in blocks, such as a memmap or
-            an HDF5 dataset, comes there block by block. Of a Dask array, a Dask array is made.
+        X : array, sparse matrix, list of rows, data frame or row-sliceable object, shape (n, d)
+            In the model's library and on its device. Row-sliceable objects, such as a memmap or an
+            HDF5 dataset, are read and moved there in blocks. A Dask array gives a Dask array.
         out : path or array, optional
-            Where to write the embedding, block by block: a path that ends in .npy or .zarr, which
-            is written whole or not at all, or an array on the host of shape (n, k), such as one of
-            zarr or h5py.
+            Where to write the embedding, in blocks: a path that ends in .npy or .zarr, which is
+            written completely or not at all, or an array on the host of shape (n, k), such as one
+            of zarr or h5py.
 
         Returns
         -------
         array, shape (n, k)
-            Or `out`; for a path, what it holds, opened for reading.
+            Or `out`; for a path, the file, opened for reading.
 
         Examples
         --------
@@ -315,7 +315,13 @@ class Model:
         source = self._source(X, self.n_features, "X")
         with _backend.computing(self._place):
             if _backend.is_dask(X):
-                return self._embed_lazily(source, out)
+                if out is not None:
+                    raise invalid(
+                        "out",
+                        "out must be None for a Dask array, whose embedding is a Dask array; got "
+                        f"{out!r}. Store that: model.transform(X).to_zarr(path)",
+                    )
+                return self._embedding(source)(source.whole())
             made = self.n_components if source.is_sparse else source.d
             embed = self._embedding(source)
             assert isinstance(source, BlockRows)
@@ -328,16 +334,8 @@ class Model:
                 embedded = ((block, _backend.to_host(embed(rows))) for block, rows in blocks)
                 return _files.write_rows(out, shape, dtype, embedded)
 
-    def _embed_lazily(self, source: Rows, out: Any) -> Any:
-        if out is not None:
-            raise ValueError(
-                "out must be None for a Dask array, of which a Dask array is made; got "
-                f"{out!r}. Store that: model.transform(X).to_zarr(path)"
-            )
-        return self._embedding(source)(source.whole())
-
     def _embedding(self, source: Rows) -> Callable[[Array], Array]:
-        """What is done with rows of X, in the dtype of their source."""
+        """Return the function that embeds rows of X, in the dtype of their source."""
         xp, _ = self._place
         axes = self.components.T
         if self.scale is not None:
@@ -346,20 +344,20 @@ class Model:
         mean = xp.astype(self.mean, source.dtype, copy=False)
         if source.is_sparse:
             return lambda rows: (axes.T @ rows.T).T - mean @ axes
-        # Centred block by block: X·Aᵀ − mean·Aᵀ would lose digits far from the origin.
+        # Centred first: X·Aᵀ − mean·Aᵀ would lose digits far from the origin.
         return lambda rows: (rows - mean) @ axes
 
     def inverse_transform(self, Z: Any) -> Array:
-        r"""Bring embedded samples back to input coordinates.
+        r"""Map embedded samples back to input coordinates.
 
         .. math:: Z A^T + 1 m^T
 
-        Columns of :math:`Z A^T` are multiplied by `scale`, where the model has one.
+        Columns of :math:`Z A^T` are multiplied by `scale`, if the model has one.
 
         Parameters
         ----------
         Z : array, shape (n, k)
-            What `transform` gave.
+            The output of `transform`.
 
         Returns
         -------
@@ -374,7 +372,7 @@ class Model:
         """
         source = self._source(Z, self.n_components, "Z")
         if source.is_sparse:
-            raise TypeError("Z must be dense, as transform returns it; got a sparse matrix")
+            raise wrong_type("Z", "Z must be dense, as transform returns it; got a sparse matrix")
         xp, _ = self._place
         with _backend.computing(self._place):
             axes = self.components if self.scale is None else self.components * self.scale
@@ -387,7 +385,7 @@ class Model:
 
         .. math:: (X - 1 m^T) A A^T + 1 m^T
 
-        Between scaled columns, where the model has a `scale`.
+        The projection is one of scaled columns if the model has a `scale`.
 
         Parameters
         ----------
@@ -396,7 +394,7 @@ class Model:
         Returns
         -------
         array, shape (n, d)
-            What SLCE makes of each sample's class centroid.
+            The reconstruction of each sample's class centroid.
 
         Examples
         --------
@@ -412,36 +410,38 @@ class Model:
         return self.inverse_transform(self.transform(X))
 
     def _check_names(self, X: Any) -> None:
-        """A frame with other columns, or in another order, would be embedded wrongly in silence."""
+        """Raise ValueError for a frame with other columns, or with columns in another order."""
         names = _matrix.feature_names(X)
         if names is None or self.feature_names is None or names.shape != self.feature_names.shape:
             return
         differ = np.flatnonzero(names != self.feature_names)
         if differ.size:
             first = differ[0]
-            raise ValueError(
+            raise invalid(
+                "X",
                 f"X must have the columns that the model was fitted to, in their order; column "
                 f"{first} is {str(names[first])!r}, not {str(self.feature_names[first])!r}. "
-                "Choose them: X[list(model.feature_names)]"
+                "Choose them: X[list(model.feature_names)]",
             )
 
     def _source(self, X: Any, width: int, name: str) -> Rows:
         matrix = _matrix.as_matrix(X, name=name)
-        if not isinstance(matrix, RowReader):  # what is read has no place yet
+        if not isinstance(matrix, RowReader):  # not yet read, so on no device
             _parameters.check_same_place(matrix, self._place, name)
         if matrix.shape[1] != width:
-            raise ValueError(
+            raise invalid(
+                name,
                 f"{name} must have {width} columns, as many as the model's "
-                f"{'features' if name == 'X' else 'components'}; got shape {tuple(matrix.shape)}"
+                f"{'features' if name == 'X' else 'components'}; got shape {tuple(matrix.shape)}",
             )
         xp, _ = self._place
-        dtype = self.mean.dtype  # for integers, too: not the library's default float
+        dtype = self.mean.dtype  # also for integers: not the library's default float
         like = _backend.move(_backend.without_rows(matrix), self._place)
         if xp.isdtype(like.dtype, "real floating"):
             dtype = xp.result_type(_backend.working_dtype(like), dtype)
         return open_rows(matrix, dtype, self._place)
 
-    # ------------------------------------------------------------ where it lives
+    # ------------------------------------------------------------ library, scale and file
 
     @property
     def _place(self) -> Place:
@@ -455,7 +455,7 @@ class Model:
         backend : str or namespace
             'numpy', 'cupy', 'torch', 'jax', ...
         device : optional
-            A device of that library; None is its default.
+            A device of that library; None: its default.
 
         Returns
         -------
@@ -468,15 +468,15 @@ class Model:
         >>> model.to("numpy").components
         array([[1.]])
         """
-        place = _backend.find_place(backend, device)
+        place = _parameters.named_place(backend, device)
         moved = {name: _backend.move(array, place) for name, array in self._arrays().items()}
         return dataclasses.replace(self, **moved)
 
     def unscaled(self, scale: Array) -> Model:
-        """The model for X, of this one that was fitted to X / scale.
+        """Return the model for X, from this one that was fitted to X / scale.
 
-        Components, eigenvalues and losses stay those of the scaled columns; mean and centroids are
-        those of X, and so are the samples that `transform` takes and `inverse_transform` gives.
+        Components, eigenvalues and losses remain those of the scaled columns; mean, centroids, the
+        input of `transform` and the output of `inverse_transform` are unscaled.
 
         Parameters
         ----------
@@ -498,46 +498,49 @@ class Model:
         True
         """
         if self.scale is not None:
-            raise ValueError("the model has a scale already; unscale the one that was fitted")
+            raise invalid("scale", "the model has a scale already; unscale the one that was fitted")
         if not _backend.is_array(scale):
-            raise TypeError(
+            raise wrong_type(
+                "scale",
                 f"scale must be an array; got {type(scale).__name__}. Convert it, as with "
-                "numpy.asarray"
+                "numpy.asarray",
             )
         _parameters.check_same_place(scale, self._place, "scale")
         if tuple(scale.shape) != (self.n_features,):
-            raise ValueError(
+            raise invalid(
+                "scale",
                 f"scale must have one number for each of {self.n_features} features; got shape "
-                f"{tuple(scale.shape)}"
+                f"{tuple(scale.shape)}",
             )
         scale = self._place.xp.astype(scale, self.mean.dtype, copy=False)
         values = _backend.to_host(scale)
         wrong = np.flatnonzero(~(np.isfinite(values) & (values > 0)))
         if wrong.size:
-            raise ValueError(
+            raise invalid(
+                "scale",
                 f"scale must be positive and finite; got {values[wrong[0]]} for feature "
-                f"{wrong[0]}. Use 1 for a column that does not vary"
+                f"{wrong[0]}. Use 1 for a constant column",
             )
         return dataclasses.replace(
             self, mean=self.mean * scale, centroids=self.centroids * scale, scale=scale
         )
 
     def _arrays(self) -> dict[str, Array]:
-        """All that lives where the model does."""
+        """Return all arrays on the device of the model."""
         names = _ARRAYS if self.scale is None else (*_ARRAYS, "scale")
         return {name: getattr(self, name) for name in names}
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the model to an .npz file of plain arrays, whole or not at all.
+        """Write the model to an .npz file of plain arrays, completely or not at all.
 
         Parameters
         ----------
         path : path
-            Replaced where it exists.
+            Replaced if it exists.
 
         See Also
         --------
-        slce_xp.load : Opens it, with an example.
+        slce_xp.load : Loads it, with an example.
         """
         classes, kind = _files.pack_labels(self.classes)
         facts = {
@@ -560,13 +563,13 @@ class Model:
 def load(
     path: str | os.PathLike[str], backend: str | ModuleType | None = None, device: Any = None
 ) -> Model:
-    """Open a model that `Model.save` wrote.
+    """Load a model that `Model.save` wrote.
 
     Parameters
     ----------
     path : path
     backend : str or namespace, optional
-        Where the model shall live; NumPy by default, whatever it was fitted on.
+        The array library of the model; NumPy by default, whatever it was fitted with.
     device : optional
         A device of that backend.
 
@@ -577,7 +580,7 @@ def load(
     Raises
     ------
     ValueError
-        Where the file is no such model, or damaged.
+        If the file is not a model, or damaged.
 
     See Also
     --------
@@ -597,12 +600,8 @@ def load(
     return model if backend is None and device is None else model.to(backend or "numpy", device)
 
 
-def _as_bounds(facts: dict[str, Any]) -> tuple[int, int]:
-    low, high = facts.get("n_positive_bounds", (facts["n_positive"],) * 2)
-    return int(low), int(high)
-
-
 def _from_contents(facts: dict[str, Any], contents: dict[str, np.ndarray]) -> Model:
+    low, high = facts.get("n_positive_bounds", (facts["n_positive"],) * 2)
     model = Model(
         **{name: contents[name] for name in _ARRAYS},
         classes=_files.unpack_labels(contents["classes"], facts["classes"]),
@@ -615,19 +614,13 @@ def _from_contents(facts: dict[str, Any], contents: dict[str, np.ndarray]) -> Mo
         history=tuple(map(float, facts["history"])),
         scale=contents.get("scale"),
         feature_names=contents.get("feature_names"),
-        n_positive_bounds=_as_bounds(facts),
+        n_positive_bounds=(int(low), int(high)),
     )
     (k, d), n_classes = model.components.shape, model.classes.shape[0]
     expected = {
-        "components": (k, d),
-        "eigenvalues": (k,),
-        "mean": (d,),
-        "centroids": (n_classes, d),
-        "counts": (n_classes,),
-        "weights": (n_classes,),
-        "scale": (d,),
-        "feature_names": (d,),
-    }
+        "components": (k, d), "eigenvalues": (k,), "mean": (d,), "centroids": (n_classes, d),
+        "counts": (n_classes,), "weights": (n_classes,), "scale": (d,), "feature_names": (d,),
+    }  # fmt: skip
     kinds = {"counts": "i", "feature_names": "U"}
     if not 0 <= model.n_positive <= k:
         raise ValueError(f"its n_positive is {model.n_positive} of {k}")

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from slce_xp import _backend, _fit, _parameters
+from slce_xp import _backend, _errors, _fit, _parameters
 from slce_xp._backend import Array, Place
 from slce_xp._data import labels as _labels
 from slce_xp._data import matrix as _matrix
@@ -83,10 +83,11 @@ def add_up(
         All labels that any batch may have.
     """
     if isinstance(class_weight, str):
-        raise ValueError(
+        raise _errors.invalid(
+            "class_weight",
             f"class_weight must be None or a dict of weights by label for batches, for the size of "
             f"a class is known after the last one; got {class_weight!r}. Give the weights, or fit "
-            "all samples at once"
+            "all samples at once",
         )
     matrix = _matrix.as_matrix(X)
     _matrix.check_sizes(matrix)
@@ -163,9 +164,10 @@ def merge(a: Statistics, b: Statistics) -> Statistics:
         _check_same_kind(mine.dtype, other.dtype)
         classes = _labels.union(mine, other)
     except TypeError as error:
-        raise TypeError(
+        raise _errors.wrong_type(
+            "y",
             f"y must hold labels of one kind in all batches ({error}); make them all strings or "
-            "all numbers"
+            "all numbers",
         ) from error
     for all_of, found in ((a, other), (b, mine)):
         if all_of.are_all:
@@ -201,15 +203,17 @@ def _check_same_kind(a: np.dtype, b: np.dtype) -> None:
 def _check_alike(a: Statistics, b: Statistics) -> None:
     d, other = a.moments.sums.shape[1], b.moments.sums.shape[1]
     if d != other:
-        raise ValueError(
+        raise _errors.invalid(
+            "X",
             f"X must have the same features in all batches; got {d} and {other} of them. Select "
-            "the same columns in each"
+            "the same columns in each",
         )
     _parameters.check_same_place(b.moments.sums, _backend.place_of(a.moments.sums), "the other's X")
     if a.moments.unlabeled_weight != b.moments.unlabeled_weight:
-        raise ValueError(
+        raise _errors.invalid(
+            "unlabeled_weight",
             "unlabeled_weight must be the same for all batches; got "
-            f"{a.moments.unlabeled_weight} and {b.moments.unlabeled_weight}. Begin anew with one"
+            f"{a.moments.unlabeled_weight} and {b.moments.unlabeled_weight}. Begin anew with one",
         )
 
 

@@ -1,49 +1,41 @@
-"""What a long fit tells while it works: nothing, or a bar."""
+"""Progress reporters."""
 
 from __future__ import annotations
 
 import importlib
 from typing import Any
 
+from slce_xp._errors import naming, not_installed
+
 
 class Progress:
-    """Quiet."""
+    """Progress reporter that shows nothing."""
 
     def begin_pass(self, rows: int, of: int = 0) -> None:
-        """A pass over so many rows begins, or over a part `of` so many, as in the Gram form."""
+        """Start a pass over some rows, which may be a part `of` all, as in the Gram form."""
 
     def read(self, rows: int, block: int, blocks: int) -> None:
-        """A block of so many rows is done, the `block`-th of `blocks`."""
+        """Report a block of rows as read, the `block`-th of `blocks`."""
 
     def residual(self, value: float) -> None:
-        """How far the matrix-free form is."""
+        """Report the residual of the matrix-free form."""
 
     def done(self) -> None:
-        """All went well."""
+        """Report success."""
 
     def close(self) -> None:
-        """No more will come."""
+        """Close the reporter."""
 
 
 class Bar(Progress):
-    """One bar for a fit: the pass, the block, the residual and the time left.
-
-    How many passes there will be is the plan's guess, so the time left is one, too.
-
-    Parameters
-    ----------
-    passes : int
-        As the plan has them.
-    """
+    """Progress bar of a fit of about `passes`: the pass, the block, the residual, the time left."""
 
     def __init__(self, passes: int) -> None:
         try:
             tqdm = importlib.import_module("tqdm.auto").tqdm  # a widget in a notebook
         except ImportError as error:
-            raise ImportError(
-                f"progress=True needs tqdm, which cannot be imported here ({error}); install it "
-                "with: pip install 'slce-xp[progress]'"
-            ) from error
+            missing = not_installed("progress=True", "tqdm", error, "'slce-xp[progress]'")
+            raise naming("progress", missing) from error
         self._passes = passes
         self._begun = 0  # rows
         self._pass = 0
@@ -51,7 +43,7 @@ class Bar(Progress):
         self._bar: Any = tqdm(total=0, desc="slce_xp", unit="row", unit_scale=True)
 
     def begin_pass(self, rows: int, of: int = 0) -> None:
-        """Another pass: the guess grows where there are more than planned."""
+        """Start a pass; the estimate grows if there are more than planned."""
         of = of or rows
         self._begun += rows
         self._pass = -(-self._begun // of)
@@ -60,20 +52,20 @@ class Bar(Progress):
         self._bar.set_description(f"pass {self._pass} of about {self._passes}", refresh=False)
 
     def read(self, rows: int, block: int, blocks: int) -> None:
-        """Move on."""
+        """Advance the bar."""
         self._facts["block"] = f"{block}/{blocks}"
         self._bar.set_postfix(self._facts, refresh=False)
         self._bar.update(rows)
 
     def residual(self, value: float) -> None:
-        """Shown until the next one."""
+        """Show the residual until the next one."""
         self._facts["residual"] = f"{value:.1e}"
 
     def done(self) -> None:
-        """Full, whatever was planned."""
+        """Fill the bar, whatever was planned."""
         self._bar.total = self._bar.n
         self._bar.set_description(f"{self._pass} pass{'es' * (self._pass != 1)}")
 
     def close(self) -> None:
-        """Stays as it is: after an error, where that came."""
+        """Close the bar; after an error it stays at its position."""
         self._bar.close()

@@ -1,4 +1,4 @@
-"""SLCE for annotated matrices of single cells, in scanpy's manner (extra ``anndata``)."""
+"""SLCE for AnnData, in the style of scanpy (extra ``anndata``)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from slce_xp import Model, _backend, fit
+from slce_xp import _backend, fit
+from slce_xp._errors import invalid, naming, wrong_type
 
 
 def slce(
@@ -20,7 +21,7 @@ def slce(
     copy: bool = False,
     **fit_options: Any,
 ) -> Any:
-    r"""Embed cells by what tells their labels apart, and write the embedding into `adata`.
+    r"""Embed cells so that their labels separate, and write the embedding into `adata`.
 
     .. math:: \min_{A^T A = I} \lVert \tilde C - X A A^T \rVert_F^2
 
@@ -30,8 +31,8 @@ def slce(
     Parameters
     ----------
     adata : anndata.AnnData, shape (n, d)
-        Cells × genes. Of one that is backed by a file X is read in blocks of cells; what is
-        written is in memory.
+        Cells × genes. If it is backed by a file, X is read in blocks of cells; the results are in
+        memory.
     label_key : str
         The column of `adata.obs` with the labels.
     n_components : int, "positive" or None
@@ -39,12 +40,12 @@ def slce(
     layer : str, optional
         A layer to fit instead of `adata.X`.
     use_highly_variable : bool, optional
-        Whether to use only the genes that `adata.var["highly_variable"]` marks; None does where
-        that column exists. The other genes' loadings are zero.
+        Whether to use only the genes that `adata.var["highly_variable"]` marks; None: if that
+        column exists. The loadings of the other genes are zero.
     key_added : str
-        Under which name to write.
+        The name of the results.
     copy : bool
-        Write into a copy and return that.
+        Write into a copy and return it.
     **fit_options
         Passed to `slce_xp.fit`: `unlabeled="missing"`, `class_weight="balanced"`,
         `backend="cupy"` and the like.
@@ -52,7 +53,7 @@ def slce(
     Returns
     -------
     AnnData or None
-        The copy, or None where `adata` itself was written into:
+        The copy, or None if `adata` itself was written into:
 
         - ``obsm["X_slce"]``, shape (n, k): the embedding,
         - ``varm["SLCEs"]``, shape (d, k): the components, one per column (``varm["foo_SLCEs"]``
@@ -84,7 +85,7 @@ def slce(
         X = X[:, genes] if _backend.is_array(X) or _backend.is_sparse(X) else _Columns(X, genes)
 
     model = fit(X, labels, n_components, **fit_options)
-    # CuPy's arrays, dense and sparse, have `get`. Any other X is on the host: so be the model.
+    # CuPy's arrays, dense and sparse, have `get`; any other X is on the host.
     model = model if hasattr(X, "get") else model.to("numpy")
     embedding = _backend.to_host(model.transform(X))
     model = model.to("numpy")
@@ -92,7 +93,10 @@ def slce(
     target = adata.copy() if copy else adata
     target.obsm[f"X_{key_added}"] = embedding
     name = "SLCEs" if key_added == "slce" else f"{key_added}_SLCEs"
-    target.varm[name] = _loadings(model, genes)
+    # Genes that are not used have zeros.
+    loadings = np.zeros((target.shape[1], model.n_components), dtype=model.components.dtype)
+    loadings[slice(None) if genes is None else genes] = model.components.T
+    target.varm[name] = loadings
     params = {
         "label_key": label_key,
         "n_components": n_components,
@@ -100,18 +104,18 @@ def slce(
         "use_highly_variable": genes is not None,
         **fit_options,
     }
-    target.uns[key_added] = {"params": _storable(params), **_facts(model)}
+    # Files store neither arrays nor devices nor None.
+    params = {name: p for name, p in params.items() if isinstance(p, (str, bool, int, float))}
+    names = ("eigenvalues", "n_positive", "loss", "total_loss", "classes", "counts")
+    facts = {"params": params, **{name: getattr(model, name) for name in names}}
+    if model.classes.dtype.kind not in "iufbU":  # HDF5 does not store dates and objects
+        facts["classes"] = model.classes.astype(str)
+    target.uns[key_added] = facts
     return target if copy else None
 
 
 class _Columns:
-    """Some columns of what is read in rows.
-
-    Parameters
-    ----------
-    rows : object with ``shape``, ``dtype`` and ``rows[i:j]``
-    chosen : numpy.ndarray of bool, shape (d,)
-    """
+    """Some columns, by a boolean mask, of a row-sliceable object."""
 
     def __init__(self, rows: Any, chosen: np.ndarray) -> None:
         self._rows = rows
@@ -123,7 +127,7 @@ class _Columns:
     def __getitem__(self, index: slice) -> Any:
         if hasattr(self._rows, "format"):  # sparse
             return self._rows[index][:, self._chosen]
-        # Bit by bit: a plan that counts some genes has no room for all of them.
+        # In small pieces: the plan counts the chosen genes only.
         count = index.stop - index.start
         step = max(count * self.shape[1] // self._chosen.shape[0], (self.chunks or (1,))[0])
         block = np.empty((count, self.shape[1]), dtype=self.dtype)
@@ -135,38 +139,43 @@ class _Columns:
 
 def _check_is_annotated(adata: Any, copy: bool) -> None:
     if not all(hasattr(adata, name) for name in ("obs", "obsm", "varm", "uns", "layers")):
-        raise TypeError(
+        raise wrong_type(
+            "adata",
             f"adata must be an AnnData; got {type(adata).__name__}. "
-            "For a matrix and labels: slce_xp.fit(X, y)"
+            "For a matrix and labels: slce_xp.fit(X, y)",
         )
     if not getattr(adata, "isbacked", False):
         return
     if adata.is_view:
-        raise ValueError(
+        raise invalid(
+            "adata",
             "adata must be all of a file, or in memory; got a view of one that is backed by a "
-            "file, which nothing can be written into. Read the view: adata.to_memory()"
+            "file, which is read-only. Read the view: adata.to_memory()",
         )
     if copy:
-        raise ValueError(
-            "copy must be False for an adata that is backed by a file, of which there is one; got "
-            f"{copy!r}. Leave it out: what is written into adata is in memory, not in the file"
+        raise invalid(
+            "copy",
+            f"copy must be False for an adata that is backed by a file; got {copy!r}. Leave it "
+            "out: results are written into memory, not into the file",
         )
 
 
 def _labels(adata: Any, label_key: str, unlabeled: Any) -> Any:
     if label_key not in adata.obs.columns:
         known = ", ".join(map(repr, adata.obs.columns)) or "none"
-        raise KeyError(
+        message = (
             f"label_key must name a column of adata.obs ({known}); got {label_key!r}. "
-            "Choose one of them, or put the labels there first"
+            "Choose one of them, or add the labels first"
         )
+        raise naming("label_key", KeyError(message))
     labels = adata.obs[label_key]
     missing = int(labels.isna().sum())
     if missing and not (isinstance(unlabeled, str) and unlabeled == "missing"):
-        raise ValueError(
+        raise invalid(
+            "label_key",
             f"adata.obs[{label_key!r}] must have a label for every cell; {missing} of "
             f"{len(labels)} are missing. Pass unlabeled='missing' to use these cells without a "
-            f"label, or leave them out: adata[adata.obs[{label_key!r}].notna()].copy()"
+            f"label, or leave them out: adata[adata.obs[{label_key!r}].notna()].copy()",
         )
     return labels
 
@@ -174,65 +183,41 @@ def _labels(adata: Any, label_key: str, unlabeled: Any) -> Any:
 def _matrix(adata: Any, layer: str | None) -> Any:
     if layer is not None and layer not in adata.layers:
         known = ", ".join(map(repr, adata.layers.keys())) or "none"
-        raise KeyError(
+        message = (
             f"layer must name one of adata.layers ({known}); got {layer!r}. "
             "Choose one of them, or None for adata.X"
         )
+        raise naming("layer", KeyError(message))
     X = adata.X if layer is None else adata.layers[layer]
     if X is None:
-        raise ValueError("adata.X must hold a matrix; got None. Set it, or name a layer")
-    # Layers are in memory, always.
+        raise invalid("adata", "adata.X must hold a matrix; got None. Set it, or name a layer")
+    # Layers are always in memory.
     if layer is None and adata.isbacked and getattr(X, "format", "csr") != "csr":
-        raise ValueError(
+        raise invalid(
+            "adata",
             f"adata.X must be dense or in compressed rows (CSR) to be read from a file; got "
-            f"{X.format.upper()}, of which each block of cells would take a reading of all of it. "
-            "Read it: adata.to_memory(), or store it as CSR"
+            f"{X.format.upper()}, all of which would be read for each block of cells. "
+            "Read it: adata.to_memory(), or store it as CSR",
         )
     return X
 
 
 def _genes(adata: Any, use_highly_variable: bool | None) -> np.ndarray | None:
-    """Which genes to use; None for all of them."""
+    """Return a mask of the genes to use; None for all."""
     marked = "highly_variable" in adata.var.columns
     if use_highly_variable and not marked:
-        raise KeyError(
+        message = (
             "use_highly_variable=True needs adata.var['highly_variable'], which is not there. "
-            "Mark genes first, as scanpy.pp.highly_variable_genes does"
+            "Mark genes first, for example with scanpy.pp.highly_variable_genes"
         )
+        raise naming("use_highly_variable", KeyError(message))
     if use_highly_variable is False or not marked:
         return None
     genes: np.ndarray = adata.var["highly_variable"].to_numpy(dtype=bool)
     if not genes.any():
-        raise ValueError(
+        raise invalid(
+            "use_highly_variable",
             "adata.var['highly_variable'] must mark at least one gene; got none. "
-            "Pass use_highly_variable=False to use all genes"
+            "Pass use_highly_variable=False to use all genes",
         )
     return genes
-
-
-def _loadings(model: Model, genes: np.ndarray | None) -> np.ndarray:
-    """Components as columns, shape (d, k), with zeros for genes that were left out."""
-    if genes is None:
-        return np.ascontiguousarray(model.components.T)
-    loadings = np.zeros((genes.shape[0], model.n_components), dtype=model.components.dtype)
-    loadings[genes] = model.components.T
-    return loadings
-
-
-def _facts(model: Model) -> dict[str, Any]:
-    classes = model.classes
-    if classes.dtype.kind not in "iufbU":  # HDF5 has no dates and no objects
-        classes = classes.astype(str)
-    return {
-        "eigenvalues": model.eigenvalues,
-        "n_positive": model.n_positive,
-        "loss": model.loss,
-        "total_loss": model.total_loss,
-        "classes": classes,
-        "counts": model.counts,
-    }
-
-
-def _storable(params: dict[str, Any]) -> dict[str, Any]:
-    """What a file can hold: no arrays of weights, no devices, nothing that was left at None."""
-    return {name: p for name, p in params.items() if isinstance(p, (str, bool, int, float))}

@@ -11,7 +11,7 @@ from slce_xp import _files, fit, plot
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Fit, print the model, compare with PCA, write a picture.
+    """Fit, print the model, compare with PCA, save a plot.
 
     Parameters
     ----------
@@ -19,7 +19,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         The arguments; those of the command line by default.
     """
     parser = argparse.ArgumentParser(prog="python -m slce_xp.demo", description=__doc__)
-    parser.add_argument("--output", default="demo.png", help="where the picture goes (%(default)s)")
+    parser.add_argument("--output", default="demo.png", help="the plot (%(default)s)")
     output = parser.parse_args(argv).output
     try:
         from matplotlib.figure import Figure
@@ -44,7 +44,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         scores = {name: _score(pair, k, y_train, y_test) for name, pair in embeddings.items()}
         print(f"  {k} dimensions: SLCE {scores['SLCE']:.1%}, PCA {scores['PCA']:.1%}")
 
-    figure = Figure(figsize=(11, 5), layout="constrained")  # not pyplot's: it needs no screen
+    figure = Figure(figsize=(11, 5), layout="constrained")  # not pyplot's, which may need a screen
     for ax, (name, pair) in zip(figure.subplots(1, 2), embeddings.items(), strict=True):
         train, test = pair
         plot.points(train, y_train, Z_test=test, y_test=y_test, classes=model.classes, ax=ax)

@@ -1,4 +1,4 @@
-"""Annotated matrices: what is written into them, and that a file holds it."""
+"""AnnData: the results in memory and in files."""
 
 import tracemalloc
 
@@ -34,7 +34,7 @@ def cells(matrix=X, labels=NAMES, **obs):
     return adata
 
 
-def test_what_is_written():
+def test_results_are_written_into_adata():
     adata = cells()
     assert slce(adata) is None
     model = slce_xp.fit(X, NAMES)
@@ -157,7 +157,7 @@ def test_kinds_of_labels(labels, tmp_path):
     np.testing.assert_array_equal(stored, expected.classes)
 
 
-def test_a_category_without_cells_is_no_class():
+def test_a_category_without_cells_is_not_a_class():
     adata = cells(labels=pd.Categorical(NAMES, categories=["B", "NK", "T", "platelet"]))
     slce(adata)
     np.testing.assert_array_equal(adata.uns["slce"]["classes"], ["B", "NK", "T"])
@@ -167,7 +167,7 @@ def test_a_category_without_cells_is_no_class():
 
 
 @pytest.mark.parametrize("options", [{}, {"n_components": "positive", "solver": "scatter"}])
-def test_a_file_holds_all_of_it(tmp_path, options):
+def test_all_results_survive_a_file(tmp_path, options):
     adata = cells()
     slce(adata, **options)
     adata.write_h5ad(tmp_path / "cells.h5ad")
@@ -181,7 +181,7 @@ def test_a_file_holds_all_of_it(tmp_path, options):
         np.testing.assert_array_equal(after[name], before[name])
 
 
-def test_options_that_no_file_holds_are_left_out(tmp_path):
+def test_options_that_no_file_can_store_are_left_out(tmp_path):
     adata = cells()
     weights = np.linspace(1.0, 2.0, N)
     slce(adata, sample_weight=weights, class_weight={"B": 2.0}, max_memory=None)
@@ -208,7 +208,7 @@ def test_missing_labels_are_refused_by_name():
     assert not adata.obsm.keys()
 
 
-def test_missing_labels_are_used_when_told(tmp_path):
+def test_missing_labels_are_used_on_request(tmp_path):
     adata, labels = partly_labelled()
     slce(adata, unlabeled="missing", unlabeled_weight=0.5)
     model = slce_xp.fit(X, labels, unlabeled="missing", unlabeled_weight=0.5)
@@ -219,10 +219,10 @@ def test_missing_labels_are_used_when_told(tmp_path):
     assert params["unlabeled_weight"] == 0.5
 
 
-# ---------------------------------------------------------------- what is refused
+# ---------------------------------------------------------------- errors
 
 
-def test_errors_say_what_is_there():
+def test_errors_list_the_valid_names():
     adata = cells(batch=1)
     adata.layers["counts"] = X
     with pytest.raises(KeyError, match=r"label_key must .*'cell_type', 'batch'.*got 'celltype'"):
@@ -317,7 +317,7 @@ def test_genes_that_are_left_out_take_no_memory(backed, monkeypatch):
     there = backed(adata)
     monkeypatch.setattr(_plan, "READ_BLOCK", 160_000)  # of 1000 cells
     monkeypatch.setattr(file_rows, "READ_BLOCK", 160_000)
-    slce(there)  # what is imported is not counted
+    slce(there)  # imports are not counted
     tracemalloc.start()
     try:
         slce(there)
@@ -331,7 +331,7 @@ def test_genes_that_are_left_out_take_no_memory(backed, monkeypatch):
 
 @pytest.mark.parametrize("layer", ["dense", "csc"])
 def test_a_layer_of_a_backed_one_is_in_memory(backed, layer):
-    adata = cells(sp.csc_matrix(COUNTS))  # which is not asked for
+    adata = cells(sp.csc_matrix(COUNTS))  # which is not used
     adata.layers["dense"], adata.layers["csc"] = X, sp.csc_matrix(X)
     there = backed(adata)
     slce(there, layer=layer)
@@ -349,7 +349,7 @@ def test_a_backend_by_name_streams_a_backed_one(backed, longest):
         np.testing.assert_allclose(there.obsm["X_slce"], expected, atol=1e-9)
 
 
-def test_what_cannot_be_done_with_a_backed_one(backed):
+def test_views_and_copies_of_a_backed_one_are_refused(backed):
     there = backed(cells())
     with pytest.raises(ValueError, match=r"copy must be False .*backed by a file.*got True"):
         slce(there, copy=True)
@@ -367,7 +367,7 @@ def test_compressed_columns_of_a_backed_one_are_refused(backed):
 # ---------------------------------------------------------------- other places
 
 
-def test_a_backend_by_name_gives_host_arrays():
+def test_a_backend_by_name_returns_host_arrays():
     with make_backend("torch"):
         adata = cells()
         slce(adata, backend="torch")

@@ -14,8 +14,8 @@ FILES = sorted(ROOT.rglob("*.py"))
 
 # Rooms, from the ground up: a room may import from itself and from those before it.
 ROOMS = [
-    ("_backend",),
     ("_errors", "_progress"),
+    ("_backend",),
     ("core",),
     ("_parameters", "_data"),
     ("_planning",),

@@ -1,4 +1,4 @@
-"""The command, as a user meets it: a real process for every call."""
+"""The command, called in a process of its own or in this one."""
 
 import contextlib
 import csv
@@ -20,9 +20,9 @@ import pytest
 import scipy.sparse
 
 import slce_xp
-from slce_xp.cli import _in_options, main
+from slce_xp.cli import _describe, _show_warning, main
 from slce_xp.cli.accuracy import cross_validated
-from slce_xp.cli.outputs import write_picture
+from slce_xp.cli.outputs import write_plot
 from slce_xp.cli.reading import read
 from slce_xp.cli.table import Chosen, Table
 
@@ -38,7 +38,7 @@ LIBRARIES = ("pandas", "pyarrow", "sklearn", "matplotlib", "plotly", "h5py", "an
 
 def environment(*paths, **variables):
     path = os.pathsep.join(map(str, (*paths, ROOT)))
-    buffered = {"PYTHONUNBUFFERED": ""}  # as users have it, whatever the tests run in
+    buffered = {"PYTHONUNBUFFERED": ""}  # as for users, whatever the environment of the tests
     return {**os.environ, "PYTHONPATH": path, "COLUMNS": "100", **buffered, **variables}
 
 
@@ -59,7 +59,7 @@ def slce(folder, *arguments, options=(), **how):
 
 
 def here(folder, *arguments):
-    """Likewise in this process, which saves the imports, for many cases of one kind."""
+    """Run the command in this process, which saves the imports."""
     out, err = io.StringIO(), io.StringIO()
     with contextlib.chdir(folder), redirect_stdout(out), redirect_stderr(err):
         status = main(list(map(str, arguments)))
@@ -73,7 +73,7 @@ def works(*arguments, run=slce, **how):
 
 
 def refused(folder, *arguments, run=slce, **how):
-    """What is said, in one line, by a call that leaves the folder as it was."""
+    """Return the one-line message of a call that fails and leaves the folder unchanged."""
     before = contents(folder)
     done = run(folder, *arguments, **how)
     assert done.returncode == 1, done.stdout + done.stderr
@@ -108,7 +108,7 @@ def full(wine):
 
 @pytest.fixture(scope="module")
 def fitted(wine, tmp_path_factory):
-    """A folder with wine.csv, and what the example of the help writes; `text` is what it says."""
+    """A folder with wine.csv and the files of the example in the help; `text` is its output."""
     folder = tmp_path_factory.mktemp("fitted")
     wine.to_csv(folder / "wine.csv", index=False)
     text = works(
@@ -149,7 +149,7 @@ def components_in(path):
 # ---------------------------------------------------------------- fit
 
 
-def test_fit_writes_the_embedding_and_the_loadings_that_the_formula_gives(fitted, wine):
+def test_fit_writes_the_embedding_and_the_loadings_of_the_formula(fitted, wine):
     y = wine.cultivar.to_numpy()
     table = pandas.read_csv(fitted.folder / "wine_slce.csv")
     assert list(table) == ["bottle", "cultivar", "component_1", "component_2"]
@@ -189,7 +189,7 @@ def test_fit_prints_the_accuracy_that_pipelines_of_sklearn_have(fitted, wine):
     assert shares[0] > 0.9
 
 
-def test_fit_tells_the_classes_and_why_there_are_few_folds(wine, tmp_path):
+def test_fit_prints_the_classes_and_why_there_are_few_folds(wine, tmp_path):
     rare = wine.dropna()
     rare = rare[~rare.cultivar.eq("barolo") | (rare.groupby("cultivar").cumcount() < 3)]
     rare.to_csv(tmp_path / "rare.csv", index=False)
@@ -199,7 +199,7 @@ def test_fit_tells_the_classes_and_why_there_are_few_folds(wine, tmp_path):
     assert "(3-fold cross-validation: class 'barolo' has 3 samples)" in text
 
 
-def test_what_is_hardly_meant_is_noted(wine, tmp_path):
+def test_suspicious_columns_are_noted(wine, tmp_path):
     numbered = wine.dropna().drop(columns="bottle")
     numbered.insert(3, "row", np.arange(len(numbered)))
     numbered.to_csv(tmp_path / "numbered.csv", index=False)
@@ -212,7 +212,7 @@ def test_what_is_hardly_meant_is_noted(wine, tmp_path):
     text = refused(
         tmp_path, "fit", "numbered.csv", "--label", "row", "--drop", "cultivar", run=here
     )
-    assert "'row' must name the classes of samples; it gives each of" in text
+    assert "'row' must name the classes of samples; each of" in text
 
 
 def test_a_table_with_samples_in_columns_is_to_be_transposed(full, tmp_path):
@@ -231,7 +231,7 @@ def test_codes_that_differ_in_zeros_are_different_classes(tmp_path):
     assert "classes      8 (3), 9 (3), 10 (3)" in text  # in the order of numbers
 
 
-def test_matrices_that_are_not_read_are_told(full, tmp_path):
+def test_matrices_that_are_not_read_are_reported(full, tmp_path):
     X = full.select_dtypes("number").to_numpy()
     np.savez(tmp_path / "t.npz", X=X, log=np.log(1 + X), y=full.cultivar.to_numpy(dtype=str))
     done = here(tmp_path, "fit", "t.npz", "--label", "y", "--model", "log.npz", "--data", "log")
@@ -247,13 +247,13 @@ def test_transform_draws_new_samples(fitted, tmp_path):
     assert (tmp_path / "Z.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_a_mistyped_option_is_known_by_its_neighbour(tmp_path):
+def test_a_mistyped_option_gets_a_suggestion(tmp_path):
     done = slce(tmp_path, "fit", "t.csv", "--label", "y", "--plt", "a.png")
     assert done.returncode == 2
     assert "--plt a.png; did you mean --plot?; see slce-xp fit --help" in done.stderr
 
 
-def test_each_step_of_a_new_user_tells_the_next_one(fitted):
+def test_each_message_leads_a_new_user_to_the_next_step(fitted):
     call = ["fit", "wine.csv", "--label", "class"]
     assert "it has 'bottle', 'alcohol'" in refused(fitted.folder, *call)
     call[-1] = "cultivr"
@@ -343,7 +343,7 @@ NAMED_ROWS = {
 
 
 @pytest.mark.parametrize("kind", NAMED_ROWS)
-def test_names_of_rows_shift_no_column(kind, tmp_path):
+def test_row_names_do_not_shift_columns(kind, tmp_path):
     name, pattern, ids = NAMED_ROWS[kind]
     separator = {"t.csv": ",", "t.tsv": "\t", "t.txt": " "}[name]
     lines = ["a,b,y", "1,20,u", "2,60,v", "3,50,u", "4,80,v"]
@@ -425,12 +425,12 @@ def test_kinds_of_files_and_ways_of_reading_give_one_embedding(name, call, full,
     np.testing.assert_allclose(components_in(tmp_path / "out.csv"), expected, atol=1e-9)
 
 
-def test_indices_that_point_nowhere_are_a_damaged_file(full, tmp_path):
+def test_invalid_indices_are_a_damaged_file(full, tmp_path):
     save(tmp_path / "csr.h5ad", full)
     with pytest.importorskip("h5py").File(tmp_path / "csr.h5ad", "r+") as file:
         file["X/indices"][5] = 99
     text = refused(tmp_path, "fit", "csr.h5ad", "--label", "cultivar", run=here)
-    assert "csr.h5ad is damaged or no .h5ad file" in text
+    assert "csr.h5ad is damaged or not in .h5ad format" in text
 
 
 def test_missing_values_are_filled_in_blocks_as_in_memory(wine, tmp_path):
@@ -476,7 +476,7 @@ def test_dates_are_labels_as_text(full, tmp_path):
     assert [label[:10] for label in classes] == ["2020-01-01", "2021-05-03"]
 
 
-def test_blanks_around_labels_are_no_part_of_them(tmp_path):
+def test_blanks_around_labels_are_stripped(tmp_path):
     (tmp_path / "t.csv").write_text("a, b , y\n1 ,2, u\n 3,4,v \n2,2,u \n5,4, v\n")
     assert here(tmp_path, "fit", "t.csv", "--label", "y", "--model", "m.npz").returncode == 0
     model = slce_xp.load(tmp_path / "m.npz")
@@ -515,7 +515,7 @@ def test_torch_computes_the_same(folder, full):
     np.testing.assert_allclose(components_in(folder / "out.csv"), expected, atol=1e-9)
 
 
-def test_overlapping_classes_have_an_embedding_without_components_and_no_picture(tmp_path):
+def test_overlapping_classes_have_an_embedding_without_components_and_no_plot(tmp_path):
     rng = np.random.default_rng(0)
     frame = pandas.DataFrame(rng.normal(size=(60, 4)), columns=list("abcd"))
     frame.assign(y=rng.integers(0, 3, 60)).to_csv(tmp_path / "t.csv", index=False)
@@ -556,7 +556,7 @@ def test_a_class_of_one_sample_is_fitted_and_not_cross_validated(full, tmp_path)
         tmp_path / "t.csv", index=False
     )
     text = works(tmp_path, "fit", "t.csv", "--label", "cultivar", "--scale")
-    assert "not cross-validated: class 'solo' has one sample only" in text
+    assert "not cross-validated: class 'solo' has only one sample" in text
 
 
 # ---------------------------------------------------------------- bad tables
@@ -565,39 +565,39 @@ HEADER = "a,b,y\n"
 ROWS = "1,2,u\n3,5,v\n2,2,u\n4,4,v\n"
 TABLES = {
     "empty": ("t.csv", b"", "t.csv is empty"),
-    "blank": ("t.csv", b"\n\n", "holds empty lines only"),
-    "no rows": ("t.csv", HEADER, "has a header and no rows"),
-    "one class": ("t.csv", HEADER + "1,2,u\n3,4,u\n", "it says 'u' of all samples. Name another"),
+    "blank": ("t.csv", b"\n\n", "holds only empty lines"),
+    "no rows": ("t.csv", HEADER, "has a header but no rows"),
+    "one class": ("t.csv", HEADER + "1,2,u\n3,4,u\n", "two classes; it has only 'u'. Name another"),
     "no labels": ("t.csv", HEADER + "1,2,\n3,4,NA\n", "no row has a label in 'y'"),
     "text": ("t.csv", HEADER + ROWS + "low,1,u\n",
              "column 'a' holds text (1 of 5 rows, 'low' in line 6), and features must be numbers; "
              "correct these, or leave it out with --drop a"),
     "decimal comma": ("t.csv", HEADER + ROWS + '"1,5",1,u\n', "'1,5' in line 6"),
     "infinite": ("t.csv", HEADER + ROWS + "inf,1,u\n", "column 'a' is infinite in line 6"),
-    "huge": ("t.csv", HEADER + ROWS + "1e300,1,u\n", "'a' has infinite values, or some that are"),
+    "huge": ("t.csv", HEADER + ROWS + "1e300,1,u\n", "'a' has values that are infinite or too"),
     "no value": ("t.csv", "a,b,y\n,1,u\n,2,v\n", "'a' has no value at all"),
     "twice": ("t.csv", "a,a,y\n" + ROWS, "'a' appears more than once"),
     "ragged": ("t.csv", HEADER + ROWS + "1,2,u,4,5\n", "expected 3 fields in line 6, saw 5"),
-    "more fields": ("t.csv", HEADER + ROWS.replace("\n", ",\n"), "end no line with a separator"),
+    "more fields": ("t.csv", HEADER + ROWS.replace("\n", ",\n"), "remove separators at the ends"),
     "more fields after names": ("t.csv", ",a,b,y\n1,2,3,0,9\n2,1,1,1,9\n",
                                 "has more fields in its lines than names in the first line"),
     "two more fields": ("t.csv", HEADER + "1,2,3,4,u\n2,1,1,1,v\n", "has more fields in its lines"),
     "names twice": ("t.csv", HEADER + "p,1,2,u\np,3,1,v\n", "has more fields in its lines than"),
     "more fields in one line": ("t.csv", HEADER + "1,2,u,\n" + ROWS, "has more fields"),
     "odd names": ("t.csv", '"c,d","a b",y\np,q,u\nr,s,v\n',
-                  "--drop c,d --drop 'a b', or let 'c,d' name the samples: --id c,d"),
+                  "--drop c,d --drop 'a b', or use 'c,d' as sample names: --id c,d"),
     "no name": ("t.csv", "a,,y\n" + ROWS, "column 2 has no name in the first line"),
     "no header": ("t.csv", ROWS, "must name its columns in the first line, which holds numbers"),
     "Latin-1": ("t.csv", (HEADER + "1,2,\xfc\n").encode("latin-1"), "iconv -f LATIN1 -t UTF-8"),
     "UTF-16": ("t.csv", (HEADER + ROWS).encode("utf-16"), "iconv -f UTF-16 -t UTF-8 t.csv"),
-    "no text": ("t.csv", b"PK\3\4\x14\0\0\0\xff", "holds no text, whatever its name says"),
+    "no text": ("t.csv", b"PK\3\4\x14\0\0\0\xff", "is not a text file, despite its name"),
     "no gzip": ("t.csv.gz", HEADER + ROWS, "Not a gzipped file"),
     "half a gzip": ("t.tsv.gz", gzip.compress(bytes(range(99, 120)))[:20], "is damaged"),
-    "no Parquet": ("t.parquet", HEADER + ROWS, "is damaged or no .parquet file"),
-    "no npy": ("t.npy", HEADER + ROWS, "is damaged or no .npy file"),
-    "half a header": ("t.npy", b"\x93NUMPY\1\0\x10\0{'descr': ('<f8'\n", "is damaged or no .npy"),
-    "no npz": ("t.npz", HEADER + ROWS, "is damaged or no .npz file"),
-    "no HDF5": ("t.h5", HEADER + ROWS, "is damaged or no HDF5 file"),
+    "no Parquet": ("t.parquet", HEADER + ROWS, "is damaged or not in .parquet format"),
+    "no npy": ("t.npy", HEADER + ROWS, "is damaged or not in .npy format"),
+    "half a header": ("t.npy", b"\x93NUMPY\1\0\x10\0{'descr': ('<f8'\n", "damaged or not in .npy"),
+    "no npz": ("t.npz", HEADER + ROWS, "is damaged or not in .npz format"),
+    "no HDF5": ("t.h5", HEADER + ROWS, "is damaged or not in HDF5 format"),
     "spreadsheet": ("t.xlsx", b"PK", "t.xlsx must end in .csv, .tsv, .txt"),
 }  # fmt: skip
 
@@ -630,6 +630,8 @@ def test_a_bad_table_is_refused_in_a_line_that_says_why(kind, tmp_path):
         (["full.csv", "--label", "cultivar", "--components", "14"],
          "--components must be an integer from 1 to 13 (the number of features), left out"),
         (["full.csv", "--label", "cultivar", "--max-memory", "1kB"], "Raise --max-memory"),
+        (["full.csv", "--label", "cultivar", "--device", "abc"],
+         "--device must be a device that numpy has here (cpu); got 'abc'"),
         (["full.csv", "--label", "cultivar", "--device", "abc"], "or leave out --device"),
     ],
 )  # fmt: skip
@@ -711,12 +713,12 @@ def test_transform_names_columns_that_are_not_there(table, message, fitted, tmp_
     assert "malic_acids" not in table or "did you mean 'malic_acids'?" in text
 
 
-def test_a_feature_of_the_model_is_no_id(fitted):
+def test_a_feature_of_the_model_is_not_an_id(fitted):
     call = ["transform", "wine.npz", "wine.csv", "-o", "Z.csv", "--id", "hue"]
     assert "'hue' is a feature of the model" in refused(fitted.folder, *call, run=here)
 
 
-def test_a_vector_beside_a_matrix_may_be_called_as_a_column(tmp_path):
+def test_a_vector_may_have_the_name_of_a_column_of_the_matrix(tmp_path):
     X = np.random.default_rng(0).normal(size=(6, 2))
     np.savez(tmp_path / "t.npz", X=X, y=[0, 1, 0, 1, 0, 1], feature_names=["x", "y"])
     assert here(tmp_path, "fit", "t.npz", "--label", "y", "--model", "m.npz").returncode == 0
@@ -734,14 +736,14 @@ def test_transform_writes_no_embedding_of_what_is_not_finite(value, options, fit
     assert "1 of 5 rows, the first of them row 4, hold values that are infinite or missing" in text
 
 
-def test_a_model_is_no_table_and_a_table_no_model(fitted, tmp_path):
+def test_a_model_is_not_a_table_and_a_table_is_not_a_model(fitted, tmp_path):
     np.savez(tmp_path / "table.npz", X=np.eye(3), y=np.arange(3))
     (tmp_path / "cut.npz").write_bytes(fitted.model.read_bytes()[:1000])
     text = refused(tmp_path, "fit", fitted.model, "--label", "y")
     assert "is a model, not a table" in text
     for name in ("table.npz", "cut.npz", "."):
         text = refused(tmp_path, "inspect", name)
-        assert f"{name} is damaged or no model" in text
+        assert f"{name} is damaged or not a model" in text
     assert "there is no model none.npz" in refused(tmp_path, "inspect", "none.npz")
 
 
@@ -749,8 +751,8 @@ def test_inspect_names_classes_and_the_features_of_largest_weight(fitted, wine):
     text = works(fitted.folder, "inspect", "wine.npz", "--top", "2")
     assert text.startswith(f"{slce_xp.load(fitted.model)}\n")
     counts = wine.cultivar.value_counts()
-    told = ", ".join(f"{name} ({counts[name]})" for name in sorted(counts.index))
-    assert f"  classes      {told}\n" in text
+    shown = ", ".join(f"{name} ({counts[name]})" for name in sorted(counts.index))
+    assert f"  classes      {shown}\n" in text
     for i, axis in enumerate(axes_of(scaled(wine), wine.cultivar.to_numpy(), 2)):
         largest = np.argsort(-abs(axis))[:2]
         features = ", ".join(f"{wine.columns[1:-1][j]} {axis[j]:+.3g}" for j in largest)
@@ -775,14 +777,14 @@ def test_plan_prints_the_plan(tmp_path):
     assert "--samples must be an integer of at least 2; got 1" in refused(tmp_path, *call)
 
 
-def test_demo_draws_digits_and_replaces_no_picture_unasked(tmp_path):
+def test_demo_plots_digits_and_replaces_a_plot_only_with_force(tmp_path):
     pytest.importorskip("matplotlib")
     assert "wrote digits.png" in works(tmp_path, "demo", "-o", "digits.png")
     assert (tmp_path / "digits.png").read_bytes().startswith(b"\x89PNG")
     assert "exists; replace it with --force" in refused(tmp_path, "demo", "-o", "digits.png")
 
 
-def test_info_tells_what_a_bug_report_needs(tmp_path):
+def test_info_prints_what_a_bug_report_needs(tmp_path):
     text = works(tmp_path, "info")
     for word in (slce_xp.__version__, sys.version.split()[0], f"numpy {np.__version__}"):
         assert word in text
@@ -790,7 +792,7 @@ def test_info_tells_what_a_bug_report_needs(tmp_path):
         assert f"\n{line}" in text
 
 
-def test_info_works_where_nothing_else_is_installed(tmp_path):
+def test_info_works_if_nothing_else_is_installed(tmp_path):
     text = works(tmp_path, "info", env=without(tmp_path, *LIBRARIES, "torch", "jax"))
     assert "backend    torch: backend='torch' needs" in text
 
@@ -836,15 +838,15 @@ def test_help_and_errors_import_nothing_heavy(tmp_path):
     assert not imported & {*LIBRARIES, "torch", "jax", "scipy.linalg"}
 
 
-# ---------------------------------------------------------------- what is written
+# ---------------------------------------------------------------- outputs
 
 
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (["--model", "none/m.npz"], "there is no folder none; make it first"),
+        (["--model", "none/m.npz"], "there is no folder none; create it first"),
         (["--model", "full.csv/m.npz"], "there is no folder full.csv"),
-        (["--model", "/proc/m.npz"], "nothing can be written into /proc"),
+        (["--model", "/proc/m.npz"], "folder /proc is not writable"),
         (["--model", "m.npz.gz"], "--model m.npz.gz must end in .npz"),
         (["--model", "m.csv"], "--model m.csv must end in .npz"),
         (["--embedding", "e.xlsx"], "--embedding e.xlsx must end in .csv, .tsv"),
@@ -874,7 +876,7 @@ def test_force_replaces(folder):
 def test_a_full_disk_leaves_nothing_and_changes_nothing(call, folder):
     pytest.importorskip("matplotlib")
     (folder / call[1]).write_bytes(b"precious")
-    # Not by preexec_fn: it forks this process, of which JAX warns where it has threads.
+    # Not by preexec_fn, which forks this process: JAX warns if it has threads.
     env = hooked(folder, "import resource as r\nr.setrlimit(r.RLIMIT_FSIZE, (512, 512))\n")
     text = refused(
         folder, "fit", "full.csv", "--label", "cultivar", "--scale", "--folds", "0", "--force",
@@ -909,20 +911,20 @@ def test_the_same_call_writes_the_same_bytes(folder):
 
 @pytest.mark.parametrize("kind", ["png", "svg", "pdf", "html"])
 @pytest.mark.parametrize("k", [1, 2, 3])
-def test_pictures_have_the_same_bytes_at_another_time(kind, k, tmp_path, monkeypatch):
+def test_plots_have_the_same_bytes_at_another_time(kind, k, tmp_path, monkeypatch):
     pytest.importorskip("plotly" if kind == "html" else "matplotlib")
     Z = np.random.default_rng(0).normal(size=(12, k))
     table = Table(Z, labels=np.repeat(["u", "v"], 6), ids=np.array([f"s{i}" for i in range(12)]))
     paths = tmp_path / f"1.{kind}", tmp_path / f"2.{kind}"
     for path, epoch in zip(paths, ("0", "86400"), strict=True):
-        monkeypatch.setenv("SOURCE_DATE_EPOCH", epoch)  # what Matplotlib takes for today
-        write_picture(path, Z, table, SimpleNamespace(classes=np.array(["u", "v"])))
+        monkeypatch.setenv("SOURCE_DATE_EPOCH", epoch)  # the date that Matplotlib uses
+        write_plot(path, Z, table, SimpleNamespace(classes=np.array(["u", "v"])))
     assert paths[0].stat().st_size > 1000
     assert paths[0].read_bytes() == paths[1].read_bytes()
 
 
 def test_columns_of_an_embedding_never_replace_each_other(full, tmp_path):
-    """The label may be called as components are, or as the names of samples."""
+    """The label may have the name of a component or of the sample names."""
     for label in ("component_1", "id"):
         full.rename(columns={"cultivar": label}).to_csv(tmp_path / "t.csv")
         call = ["--label", label, "--folds", "0", "--embedding", "e.csv", "--force"]
@@ -933,7 +935,7 @@ def test_columns_of_an_embedding_never_replace_each_other(full, tmp_path):
         assert list(table[f"{label}_"]) == list(full.cultivar)
 
 
-# ---------------------------------------------------------------- where it runs
+# ---------------------------------------------------------------- environment
 
 
 def without(folder, *libraries):
@@ -996,7 +998,7 @@ def test_output_without_arrows_replaces_them(fitted):
 
 
 @pytest.mark.parametrize("call", [["inspect", "wine.npz"], ["fit", "--help"]])
-def test_a_reader_that_has_seen_enough_is_no_error(call, fitted):
+def test_a_reader_that_stops_early_is_not_an_error(call, fitted):
     process = subprocess.Popen(
         [sys.executable, "-m", "slce_xp", *call], cwd=fitted.folder, env=environment(),
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -1038,7 +1040,7 @@ def on_terminal(folder, *arguments, until=None):
             if until is not None and until in shown:
                 process.send_signal(signal.SIGINT)
                 until = None
-    except OSError:  # how Linux tells that the other side is closed
+    except OSError:  # Linux: the other side is closed
         pass
     os.close(here)
     text = process.communicate(timeout=60)[0]
@@ -1069,26 +1071,46 @@ def test_ctrl_c_in_the_middle_of_the_work_leaves_nothing(tmp_path):
     assert contents(tmp_path) == before
 
 
-# ---------------------------------------------------------------- words
+# ---------------------------------------------------------------- messages
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("parameter", "text", "shown"),
     [
-        ("n_components=3 was asked for; n_components='positive' keeps those",
-         "--components=3 was asked for; --components='positive' keeps those"),
-        ("device must be a device that torch has here; leave device=None",
+        ("n_components", "n_components=3 is more than n_components='positive'",
+         "--components=3 is more than --components='positive'"),
+        ("device", "device must be a device that torch has here; leave device=None",
          "--device must be a device that torch has here; leave out --device"),
-        ("raise max_memory or tol, or use a dense solver",
-         "raise --max-memory or tol, or use a dense solver"),
-        ("backend='cupy' needs a GPU; use backend='numpy'",
+        ("max_memory", "Raise max_memory, or pass n_components=1",
+         "Raise --max-memory, or pass n_components=1"),
+        ("backend", "backend='cupy' needs a GPU; use backend='numpy'",
          "--backend='cupy' needs a GPU; use --backend='numpy'"),
-        ("No space left on device", "No space left on device"),
-        ("my_backend and X.dtype are no options", "my_backend and X.dtype are no options"),
+        ("solver", "my_solver is not a solver", "my_solver is not a solver"),
+        ("X", "X must be finite, or impute them first",
+         "X must be finite, or fill missing values: --impute mean"),
+        ("tol", "tol must be positive", "tol must be positive"),
+        (None, "No space left on device", "No space left on device"),
     ],
 )  # fmt: skip
-def test_parameters_are_told_as_options_and_words_as_words(text, told):
-    assert _in_options(text) == told
+def test_errors_name_the_option_of_their_parameter(parameter, text, shown):
+    error = ValueError(text)
+    if parameter is not None:
+        error.parameter = parameter
+    assert _describe(error) == shown
+
+
+def test_running_out_of_memory_names_the_option_for_it():
+    assert _describe(MemoryError("set max_memory")) == "set --max-memory"
+
+
+def test_warnings_name_options(capsys):
+    _show_warning("raise max_memory or tol, or use a dense solver, such as solver='gram'")
+    shown = "raise --max-memory or tol, or use a dense solver, such as --solver='gram'"
+    assert capsys.readouterr().err == f"slce-xp: note: {shown}\n"
+
+
+def test_an_internal_error_asks_for_a_report():
+    assert "KeyError: 'k'. Internal error: rerun with --debug" in _describe(KeyError("k"))
 
 
 def test_main_leaves_the_warnings_of_its_process_as_they_were(folder, capsys, monkeypatch):

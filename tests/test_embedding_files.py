@@ -1,4 +1,4 @@
-"""Embeddings written block by block: to files that are whole or not there, or into arrays."""
+"""Embeddings written in blocks, to files (completely or not at all) or into arrays."""
 
 import errno
 import os
@@ -63,16 +63,16 @@ class Failing:
         return X[index]
 
 
-# ---------------------------------------------------------------- what is written
+# ---------------------------------------------------------------- outputs
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
-def test_a_file_has_what_memory_would_have(xp, tmp_path, rows, suffix):
+def test_a_file_equals_the_embedding_in_memory(xp, tmp_path, rows, suffix):
     spare_compiling(xp)
     held = xp.held(X)
     model = slce_xp.fit(xp.array(X), y)
     path = tmp_path / f"Z{suffix}"
-    # From the host where the rows are read, from the device where they are there.
+    # From the host if rows are read from a file, otherwise from the device.
     for data in [rows.astype(held.dtype) if xp.name == "numpy" else xp.array(X), _Rows(held)]:
         result = model.transform(data, out=path)
         expected = xp.numpy(model.transform(xp.array(X)))
@@ -117,7 +117,7 @@ def test_other_data_can_be_written_too(tmp_path, suffix, data):
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
-def test_what_was_there_is_replaced(tmp_path, rows, suffix):
+def test_an_earlier_file_is_replaced(tmp_path, rows, suffix):
     path = tmp_path / f"Z{suffix}"
     MODEL.transform(X[:10], path)
     MODEL.transform(rows, path)
@@ -132,7 +132,7 @@ def test_the_file_of_x_itself_can_be_replaced(tmp_path):
     MODEL.transform(rows, path)
     np.testing.assert_allclose(np.load(path), MODEL.transform(X), atol=1e-12)
     np.testing.assert_array_equal(rows, X)  # which the map still holds
-    with pytest.raises(OSError, match="ends before row"):  # rather than other rows, in silence
+    with pytest.raises(OSError, match="ends before row"):  # not other rows, silently
         MODEL.transform(rows)
 
 
@@ -176,7 +176,7 @@ def test_arrays_are_written_into(tmp_path, rows):
         np.testing.assert_allclose(out[:], expected, atol=1e-5 if single else 1e-12)
 
 
-# ---------------------------------------------------------------- what is refused
+# ---------------------------------------------------------------- invalid outputs
 
 
 @pytest.mark.parametrize("out", ["Z.txt", "Z", "Z.npz", ".npy"])
@@ -230,20 +230,20 @@ def test_folders_that_hold_more_than_an_array_are_not_replaced(tmp_path, kind):
     assert sorted(path.rglob("*")) == before
 
 
-def test_zarr_that_is_missing_is_named(monkeypatch, tmp_path):
+def test_an_error_names_missing_zarr(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "zarr", None)
     with pytest.raises(ImportError, match=r"out='.*Z\.zarr' needs zarr.*pip install.*\.npy"):
         MODEL.transform(X, tmp_path / "Z.zarr")
     assert not os.listdir(tmp_path)
 
 
-# ---------------------------------------------------------------- what goes wrong
+# ---------------------------------------------------------------- failures
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
 @pytest.mark.parametrize("before", [False, True], ids=["nothing there", "a good file there"])
 @pytest.mark.parametrize("error", [OSError(errno.EIO, "bad sector"), KeyboardInterrupt()])
-def test_a_failure_leaves_what_was_there(tmp_path, suffix, before, error):
+def test_a_failure_leaves_an_earlier_file(tmp_path, suffix, before, error):
     path = tmp_path / f"Z{suffix}"
     if before:
         MODEL.transform(X[:10], path)
@@ -273,7 +273,7 @@ def test_a_folder_that_cannot_take_its_place_leaves_the_old_one(monkeypatch, tmp
 
 
 def test_a_disk_that_is_found_full_in_the_end_leaves_nothing(monkeypatch, tmp_path, rows):
-    """Where space is promised late, the last call tells."""
+    """File systems that allocate late report a full disk in the last call."""
 
     def full(_):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -289,7 +289,7 @@ def test_a_disk_that_is_found_full_in_the_end_leaves_nothing(monkeypatch, tmp_pa
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
-def test_what_was_there_is_given_up_last(monkeypatch, tmp_path, rows, suffix):
+def test_an_earlier_file_is_removed_last(monkeypatch, tmp_path, rows, suffix):
     path = tmp_path / f"Z{suffix}"
     MODEL.transform(X[:10], path)
     replace = pathlib.Path.replace
@@ -392,7 +392,7 @@ def test_a_name_of_another_kind_is_refused_before_anything_is_read(tmp_path):
     assert (tmp_path / "Z.zarr").read_text() == "notes"
 
 
-def test_two_writers_of_one_name_do_not_meet(tmp_path):
+def test_two_writers_of_one_file_do_not_interfere(tmp_path):
     model = slce_xp.fit(np.eye(4), [0, 0, 1, 1])
 
     class Within:

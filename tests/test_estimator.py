@@ -1,4 +1,4 @@
-"""SLCE at home in scikit-learn: its own checks, pipelines, frames, devices."""
+"""The scikit-learn estimator: scikit-learn's checks, pipelines, frames, devices."""
 
 import collections
 import io
@@ -83,7 +83,7 @@ def test_scikit_learns_checks(estimator, check):
 @pytest.mark.filterwarnings("ignore:X (does not have valid|has) feature names")
 @pytest.mark.parametrize("check", MORE_CHECKS)
 @pytest.mark.parametrize("estimator", ESTIMATORS, ids=str)
-def test_what_scikit_learn_asks_of_its_own_estimators(estimator, check):
+def test_scikit_learns_checks_of_its_own_estimators(estimator, check):
     needs_its_backend(estimator)
     getattr(estimator_checks, check)("SLCE", estimator)
 
@@ -124,7 +124,7 @@ def test_scikit_learns_array_api_checks(request):
     assert ran["check_pipeline_on_torch"] == 1
 
 
-# ---------------------------------------------------------------- imported when asked for
+# ---------------------------------------------------------------- imported when used
 
 PROGRAM = """
 import sys
@@ -142,7 +142,7 @@ def run_program(before="", modules="sys.modules", after=""):
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_only_who_asks_for_the_estimator_imports_scikit_learn():
+def test_scikit_learn_is_imported_only_with_the_estimator():
     run_program(after="SLCE; assert 'sklearn' in sys.modules")
 
 
@@ -162,12 +162,12 @@ else:
     )
 
 
-def test_other_names_are_missing_as_ever():
+def test_unknown_names_raise_attribute_error():
     with pytest.raises(AttributeError, match="no attribute 'Slce'"):
         slce_xp.Slce  # noqa: B018
 
 
-# ---------------------------------------------------------------- what was found
+# ---------------------------------------------------------------- fitted attributes
 
 
 @pytest.mark.parametrize("solver", ["auto", "scatter", "gram", "krylov"])
@@ -214,7 +214,7 @@ def test_all_parameters_reach_the_fit(monkeypatch):
     assert taken == given
 
 
-def test_before_a_fit_nothing_is_there():
+def test_before_a_fit_there_are_no_attributes():
     estimator = SLCE()
     assert not hasattr(estimator, "loss_")
     for call in (
@@ -239,7 +239,7 @@ def test_inverse_transform_goes_back(fitted):
         fitted.inverse_transform(X)
 
 
-def test_random_state_as_scikit_learn_has_it():
+def test_random_state_follows_scikit_learn():
     # More components than the data vary in: the last ones are drawn.
     def drawn(random_state):
         few, labels = X[:4, :], Y[:4]
@@ -374,7 +374,7 @@ def test_clones_are_not_fitted(fitted):
 # ---------------------------------------------------------------- everything follows X
 
 
-def test_fit_and_use_where_x_is(xp):
+def test_fit_and_use_on_the_device_of_x(xp):
     x = xp.array(X)
     estimator = SLCE().fit(x, Y)  # labels of text, which only the host holds
     expected = SLCE().fit(xp.held(X), Y)
@@ -392,7 +392,7 @@ def test_fit_and_use_where_x_is(xp):
     )
 
 
-def test_x_elsewhere_is_refused(xp):
+def test_x_on_another_device_is_refused(xp):
     if xp.name == "numpy":
         pytest.skip("there is no elsewhere")
     estimator = SLCE().fit(xp.array(X), Y)
@@ -437,7 +437,7 @@ def test_a_backend_solves_and_brings_the_result_back(xp, fitted):
 
 
 @pytest.mark.parametrize("xp", ["torch-device"], indirect=True)
-def test_a_device_waits_no_longer_than_for_the_fit(xp):
+def test_the_estimator_adds_no_synchronization_to_the_fit(xp):
     x = xp.array(X)
     with metered(xp) as plain:
         slce_xp.fit(x, Y)
@@ -457,7 +457,7 @@ def test_save_writes_the_model(tmp_path, fitted):
 
 # ---------------------------------------------------------------- weights and missing labels
 
-WEIGHTS = np.arange(60) % 4  # 0 is a sample left out, 2 one that is there twice
+WEIGHTS = np.arange(60) % 4  # 0 drops a sample, 2 duplicates it
 REPEATED = np.repeat(np.arange(60), WEIGHTS)
 
 
@@ -480,7 +480,7 @@ def test_balanced_classes_weigh_the_same():
     same_subspace(SLCE(class_weight=given).fit(X, Y), found)
 
 
-def test_samples_without_a_label_are_no_class():
+def test_samples_without_a_label_are_not_a_class():
     labels = np.where(np.arange(60) % 5 == 0, -1, CODES)
     found = SLCE(unlabeled=-1, unlabeled_weight=0.5).fit(X, labels)
     assert list(found.classes_) == [0, 1, 2]
@@ -531,7 +531,7 @@ def test_sparse_counts(container, kind):
 
 
 @pytest.mark.filterwarnings("ignore:Sparse:UserWarning")  # torch calls its compressed rows beta
-def test_sparse_counts_where_x_is():
+def test_sparse_counts_on_the_device_of_x():
     torch = pytest.importorskip("torch")
     counts = torch.asarray(COUNTS).to_sparse_csr()
     expected = SLCE().fit(COUNTS, Y)
@@ -559,7 +559,7 @@ def test_words_are_counted_in_a_pipeline():
     assert cross_val_score(pipeline, texts, kinds, cv=3).mean() == 1.0
 
 
-# ---------------------------------------------------------------- data that are not here
+# ---------------------------------------------------------------- data not in memory
 
 
 def test_rows_of_a_file_are_read_in_blocks(tmp_path):

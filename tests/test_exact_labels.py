@@ -1,4 +1,4 @@
-"""Labels that float64 cannot tell apart stay different classes, whatever holds them."""
+"""Labels that float64 cannot distinguish remain different classes, in any container."""
 
 import numpy as np
 import oracle
@@ -45,7 +45,7 @@ CONTAINERS = {
 
 
 @pytest.mark.parametrize("container", CONTAINERS)
-def test_integers_beside_missing_ones(container, tmp_path):
+def test_integers_with_missing_ones(container, tmp_path):
     model = slce_xp.fit(X, CONTAINERS[container](), unlabeled="missing")
     assert model.classes.tolist() == NUMBERS
     if container.startswith("object"):  # as they were
@@ -103,7 +103,7 @@ def test_numbers_of_several_kinds(numbers, kind, tmp_path):
         assert slce_xp.load(tmp_path / "model.npz").classes.tolist() == sorted(own)
 
 
-def test_bytes_and_numbers_are_not_made_the_same():
+def test_bytes_and_numbers_are_not_merged():
     with pytest.raises(TypeError, match="labels of one kind"):
         slce_xp.fit(X, [[b"1", 1, 2][code] for code in CODES])
 
@@ -146,8 +146,8 @@ BATCHES = {
 
 
 @pytest.mark.parametrize("case", BATCHES)
-@pytest.mark.parametrize("told", [False, True], ids=["found", "all classes are told"])
-def test_batches_of_several_kinds(case, told):
+@pytest.mark.parametrize("known", [False, True], ids=["found", "all classes are known"])
+def test_batches_of_several_kinds(case, known):
     first, second, numbers = BATCHES[case]
     y = [numbers[code] for code in CODES]
     parts = [CODES < 2, CODES == 2]
@@ -157,7 +157,7 @@ def test_batches_of_several_kinds(case, told):
     ]
     slce = slce_xp.SLCE()
     for part, batch in zip(parts, batches, strict=True):
-        slce.partial_fit(X[part], batch, classes=numbers if told else None)
+        slce.partial_fit(X[part], batch, classes=numbers if known else None)
     expected = slce_xp.fit(X, CODES)
     order = np.argsort(numbers)
     assert slce.classes_.tolist() == sorted(numbers)
@@ -166,7 +166,7 @@ def test_batches_of_several_kinds(case, told):
     np.testing.assert_allclose(slce.model_.components, expected.components, atol=1e-8)
 
 
-def test_a_class_that_was_not_told_is_refused():
+def test_an_unknown_class_is_refused():
     with pytest.raises(ValueError, match="classes must hold all labels of y"):
         slce_xp.SLCE().partial_fit(X, np.array(NUMBERS)[CODES], classes=[float(BIG), BIG + 2])
 

@@ -32,7 +32,7 @@ libraries = pytest.mark.parametrize("make", LIBRARIES.values(), ids=LIBRARIES)
 
 @libraries
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_frames_are_as_good_as_arrays(make, dtype):
+def test_frames_give_the_results_of_arrays(make, dtype):
     frame = make({name: column.astype(dtype) for name, column in COLUMNS.items()})
     model = slce_xp.fit(frame, Y)
     assert model.mean.dtype == dtype
@@ -61,7 +61,7 @@ def test_a_model_knows_the_names_of_its_columns_and_refuses_others(make, tmp_pat
 
 
 @pytest.mark.parametrize("names", [range(4), ["length", "width", "nnz", 3]])
-def test_columns_that_are_not_all_called_by_text_have_no_names(names):
+def test_columns_have_names_only_if_all_are_strings(names):
     frame = pd.DataFrame(X, columns=names)
     model = slce_xp.fit(frame, Y)
     assert model.feature_names is None
@@ -97,7 +97,7 @@ def test_a_missing_number_is_found(make):
         slce_xp.fit(frame, Y)
 
 
-# Library -> columns that are no numbers.
+# Library -> columns that are not numbers.
 WRONG = {
     "text": ["Oslo"] * N,
     "text that looks like numbers": ["1"] * N,

@@ -1,4 +1,4 @@
-"""max_memory is kept to, or the fit refused before any work, whatever X is."""
+"""max_memory is respected, or the fit raises before any work, for every kind of X."""
 
 import tracemalloc
 import warnings
@@ -36,7 +36,7 @@ def with_gaps(y):
 
 
 def peak_of_fit(X, y, *args, **options):
-    """Bytes at the most, and the model, or the refusal."""
+    """Return the peak of bytes, and the model or the MemoryError."""
     tracemalloc.start()
     try:
         with warnings.catch_warnings():
@@ -52,7 +52,7 @@ def peak_of_fit(X, y, *args, **options):
 
 @pytest.fixture(autouse=True, scope="module")
 def imported():
-    """What is imported when it is first needed is not counted."""
+    """Import lazily loaded modules first, so that they are not counted."""
     X, y = dense(60, 8, 3)
     for solver in ("scatter", "gram", "krylov"):
         slce_xp.fit(X, y, solver=solver)

@@ -1,4 +1,4 @@
-"""What a fitted model does with data, where it lives, and how it gets through a file."""
+"""The fitted model: embedding, devices, files."""
 
 import contextlib
 import dataclasses
@@ -18,7 +18,7 @@ from slce_xp.core import rows as _rows
 
 N, D, K = 30, 4, 3
 X, CODES = oracle.blobs(N, D, K, seed=31)
-X += 5.0  # a mean that shows when it is forgotten
+X += 5.0  # so that a forgotten mean shows
 ARRAYS = ("components", "eigenvalues", "mean", "centroids", "counts")
 TOLERANCE = {"float32": 1e-5, "float64": 1e-12}
 # Label of the test's set-up -> how a user names the same place.
@@ -37,7 +37,7 @@ def embedded(model, values):
     return (np.asarray(values, np.float64) - mean) @ A.T
 
 
-def rebuilt(model, Z):
+def reconstructed(model, Z):
     A, mean = (np.asarray(a, np.float64) for a in (model.components, model.mean))
     return Z @ A + mean
 
@@ -68,8 +68,8 @@ def test_embedding_and_reconstruction_follow_their_formulas(xp, dtype):
     Z = embedded(host, X)
     for actual, expected in [
         (model.transform(x), Z),
-        (model.inverse_transform(xp.array(Z, dtype)), rebuilt(host, Z)),
-        (model.reconstruct(x), rebuilt(host, Z)),
+        (model.inverse_transform(xp.array(Z, dtype)), reconstructed(host, Z)),
+        (model.reconstruct(x), reconstructed(host, Z)),
     ]:
         actual = xp.numpy(actual)
         assert actual.dtype == dtype
@@ -102,7 +102,7 @@ def test_the_wider_of_model_and_samples_decides_the_dtype(xp, dtype, given, in_f
     assert Z.dtype == R.dtype == expected
     np.testing.assert_allclose(Z, embedded(host, samples), atol=10 * TOLERANCE[expected])
     codes = samples[:, : K - 1].astype(float)
-    np.testing.assert_allclose(R, rebuilt(host, codes), atol=10 * TOLERANCE[expected])
+    np.testing.assert_allclose(R, reconstructed(host, codes), atol=10 * TOLERANCE[expected])
 
 
 @pytest.mark.parametrize("rows", [1, 7, 8, 9])
@@ -151,7 +151,7 @@ def test_samples_of_another_shape_are_refused(xp, method, samples, message):
         getattr(model, method)(xp.array(samples))
 
 
-def test_samples_elsewhere_are_refused_with_a_remedy_that_works(xp):
+def test_samples_on_another_device_are_refused_with_a_remedy_that_works(xp):
     strict = pytest.importorskip("array_api_strict")
     model = slce_xp.fit(xp.held(X), CODES).to(xp.name, xp.device)
     with contextlib.ExitStack() as stack:
@@ -167,7 +167,7 @@ def test_samples_elsewhere_are_refused_with_a_remedy_that_works(xp):
             assert type(moved.transform(samples)) is type(samples)
 
 
-# ---------------------------------------------------------------- what it is
+# ---------------------------------------------------------------- attributes and text
 
 
 @pytest.mark.parametrize("field", [f.name for f in dataclasses.fields(slce_xp.Model)])
@@ -222,7 +222,7 @@ def test_a_model_without_components_works_moves_and_is_saved(xp, tmp_path):
     assert_same_model(slce_xp.load(tmp_path / "model.npz"), model.to("numpy"))
 
 
-# ---------------------------------------------------------------- where it lives
+# ---------------------------------------------------------------- devices
 
 
 @pytest.mark.parametrize("place", PLACES)
@@ -421,7 +421,7 @@ def test_a_foreign_file_is_refused(saved, kind):
     FOREIGN[kind](saved)
     with pytest.raises(ValueError, match=REFUSED) as error:
         slce_xp.load(saved)
-    assert "unsafely" not in str(error.value)  # NumPy's advice to unpickle what one was given
+    assert "unsafely" not in str(error.value)  # NumPy's advice to unpickle the file
 
 
 def test_a_refused_file_is_closed(saved):
@@ -461,7 +461,7 @@ def test_a_model_of_scaled_columns_takes_columns_as_they_are(xp, dtype, tmp_path
     x = xp.array(X, dtype)
     np.testing.assert_allclose(xp.numpy(model.transform(x)), expected, **close)
     rows = xp.numpy(model.reconstruct(x)) / scale
-    np.testing.assert_allclose(rows, rebuilt(scaled.to("numpy"), expected), **close)
+    np.testing.assert_allclose(rows, reconstructed(scaled.to("numpy"), expected), **close)
     for other in (model.to("numpy"), slce_xp.load(tmp_path / "model.npz")):
         np.testing.assert_allclose(other.transform(X.astype(dtype)), expected, **close)
         np.testing.assert_allclose(other.mean, X.mean(axis=0), rtol=10 * TOLERANCE[dtype])
@@ -481,7 +481,7 @@ def test_a_scale_is_positive(xp, value):
         model.unscaled(xp.array(np.array([1.0, 2.0, value, 4.0])))
 
 
-def test_a_scale_is_an_array_where_the_model_is(xp):
+def test_a_scale_is_an_array_on_the_device_of_the_model(xp):
     model = slce_xp.fit(xp.array(X), CODES)
     with pytest.raises(TypeError, match="scale must be an array; got list"):
         model.unscaled([1.0, 2.0, 3.0, 4.0])

@@ -8,7 +8,7 @@ import warnings
 import numpy as np
 import oracle
 import pytest
-import scipy.linalg  # noqa: F401 (lest a fit import it where its memory is measured)
+import scipy.linalg  # noqa: F401 (so that no fit imports it while its memory is measured)
 
 import slce_xp
 from slce_xp import _backend
@@ -41,12 +41,12 @@ def test_a_plan_is_pure_and_frozen():
 
 
 @pytest.mark.parametrize("shape", [TALL[0], WIDE[0], SQUARE[0]])
-def test_a_plan_prints_what_it_takes_and_why(shape):
+def test_a_plan_prints_its_cost_and_reason(shape):
     plan = slce_xp.plan(*shape, dtype="float32")
     text = str(plan)
     for part in [plan.form, plan.reason, f"{plan.flops:.2g} flops", f"about {plan.passes} pass"]:
         assert part in text
-    assert f"{_sizes.format_bytes(plan.bytes)} beside X" in text
+    assert f"{_sizes.format_bytes(plan.bytes)} in addition to X" in text
     assert all(f"{n}" in text for n in shape)
     assert all(other in plan.reason for other in {"scatter", "gram", "krylov"} - {plan.form})
 
@@ -96,7 +96,7 @@ def test_fit_follows_the_plan(dtype, shape, n_components):
         (None, None),
     ],
 )
-def test_sizes_are_read_as_people_write_them(text, size):
+def test_sizes_are_parsed(text, size):
     assert _sizes.parse_bytes(text) == size
     if size is None or size >= 10**8:
         assert slce_xp.plan(600, 60, 3, max_memory=text) == slce_xp.plan(600, 60, 3)
@@ -124,7 +124,7 @@ def test_sizes_are_read_as_people_write_them(text, size):
         np.inf,
     ],
 )
-def test_sizes_that_mean_nothing_are_refused(size):
+def test_invalid_sizes_are_refused(size):
     with pytest.raises(ValueError, match=r"^max_memory must be a positive .*; got"):
         slce_xp.plan(600, 60, 3, max_memory=size)
     with pytest.raises(ValueError, match=r"^max_memory must be a positive"):
@@ -153,10 +153,10 @@ def test_too_little_memory_is_refused_before_any_work(monkeypatch, solver):
     assert all(0 in shape for shape in touched)  # not even moved to a device
 
 
-def test_without_memory_for_a_dense_form_the_matrix_free_one_keeps_what_it_has():
+def test_without_memory_for_a_dense_form_the_matrix_free_result_is_kept():
     # The matrix-free form fits, but not the dense one that the rest would need.
     half = np.random.default_rng(0).standard_normal((1500, 2000))
-    X, y = np.concatenate([half, half]), np.arange(3000) // 1500  # nothing tells them apart
+    X, y = np.concatenate([half, half]), np.arange(3000) // 1500  # the same samples in both classes
     dense, free = (
         _plan.choose(_plan.Problem(3000, 2000, 2, 1, "float64"), _plan.Limits(), form)
         for form in ("scatter", "krylov")
@@ -210,7 +210,7 @@ MEASURED = [
 
 @pytest.mark.parametrize("kind", ["float64", "float32", "far", "uint8"])
 @pytest.mark.parametrize(("solver", "n", "d", "n_classes"), MEASURED)
-def test_a_fit_stays_within_its_plan_which_is_no_wild_guess(solver, n, d, n_classes, kind):
+def test_a_fit_stays_within_its_plan_which_is_realistic(solver, n, d, n_classes, kind):
     dtype = "float64" if kind == "far" else kind
     X, y = data(n, d, n_classes, dtype, 1e6 if kind == "far" else 0.0)
     peak, plan = peak_and_plan(X, y, solver=solver)
@@ -285,24 +285,25 @@ def test_numpy_integers_and_dtypes_are_fine():
 
 @pytest.mark.parametrize("where", ["memory", "blocks", "cluster"])
 @pytest.mark.parametrize("shape", [(1000, 20, 3), (5000, 300, 80)])
-def test_what_a_refusal_asks_for_suffices(where, shape):
+def test_the_memory_named_by_an_error_suffices(where, shape):
     with pytest.raises(MemoryError) as refused:
         slce_xp.plan(*shape, where=where, max_memory=1)
-    asked = re.findall(r"([0-9.]+ [kMG]?B) \(", str(refused.value))
-    least = min(map(_sizes.parse_bytes, asked))
+    needed = re.findall(r"([0-9.]+ [kMG]?B) \(", str(refused.value))
+    least = min(map(_sizes.parse_bytes, needed))
     # In words it is rounded, and with more a block may have one more row: 1.5 % of the smallest.
     assert slce_xp.plan(*shape, where=where, max_memory=int(1.05 * least))
 
 
-def test_an_advice_is_no_reason_to_refuse_a_plan():
+def test_advice_does_not_raise_if_memory_is_too_small():
     options = {"where": "blocks", "max_memory": "130kB"}
     plan = slce_xp.plan(1000, 20, 3, **options, machine_memory="1GB")
     assert plan.bytes == slce_xp.plan(1000, 20, 3, **options).bytes
-    assert plan.advice.startswith("blocks: a fit in memory takes more than 130 kB beside X; read")
+    reason = "a fit in memory takes more than 130 kB in addition to X"
+    assert plan.advice.startswith(f"blocks: {reason}; read")
 
 
 @pytest.mark.parametrize("shape", [(100, 5000, 3), (3000, 200, 5), (500_000, 30, 2)])
-def test_more_memory_is_never_refused_where_less_was_not(shape):
+def test_more_memory_is_never_refused_if_less_was_accepted(shape):
     accepted = False
     for memory in np.geomspace(10**5, 10**8, 300).astype(int):
         try:
@@ -316,7 +317,7 @@ def test_more_memory_is_never_refused_where_less_was_not(shape):
     assert accepted
 
 
-def test_blocks_are_whole_chunks_where_there_is_room():
+def test_blocks_are_whole_chunks_if_there_is_room():
     problem = _plan.Problem(10_000, 20_000, 5, 4, "float32", None, "blocks", True, 1000)
     assert _plan.choose(problem, _plan.Limits(), "krylov").read_rows == 1000
     small = _plan.choose(problem, _plan.Limits(200_000_000), "krylov")

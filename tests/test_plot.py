@@ -1,4 +1,4 @@
-"""Pictures: what is drawn, read back from the artists."""
+"""Plots, read back from their artists."""
 
 import runpy
 import subprocess
@@ -14,7 +14,7 @@ import slce_xp
 from slce_xp import plot
 from slce_xp.plot import _looks
 
-matplotlib = pytest.importorskip("matplotlib", reason="pictures need Matplotlib")
+matplotlib = pytest.importorskip("matplotlib", reason="plots need Matplotlib")
 plt = pytest.importorskip("matplotlib.pyplot")
 to_hex, to_rgb = matplotlib.colors.to_hex, matplotlib.colors.to_rgb
 
@@ -89,7 +89,7 @@ def written(ax):
 # ---------------------------------------------------------------- embeddings
 
 
-def test_training_samples_are_filled_and_test_samples_open_where_the_model_puts_them():
+def test_training_samples_are_filled_and_test_samples_open_at_their_embedding():
     ax = plot.embedding(
         MODEL, X[TRAIN], NAMES[TRAIN], X_test=X[TEST], y_test=NAMES[TEST], components=(1, 0)
     )
@@ -105,7 +105,7 @@ def test_training_samples_are_filled_and_test_samples_open_where_the_model_puts_
     assert written(ax) == ["B", "NK", "T"]
 
 
-def test_three_components_make_a_picture_in_3d():
+def test_three_components_give_a_3d_plot():
     Z, y = many(4)
     model = slce_xp.fit(np.hstack([Z, Z**2]), y)
     ax = plot.embedding(model, np.hstack([Z, Z**2]), y, components=(0, 1, 2))
@@ -170,7 +170,7 @@ def test_samples_without_a_label_and_labels_that_the_model_does_not_know():
     assert written(ax) == ["B", "NK", "T"]
 
 
-def test_classes_of_the_test_samples_count_where_no_other_sample_has_a_label():
+def test_classes_of_the_test_samples_count_if_no_other_sample_has_a_label():
     Z, y = many(3)
     ax = plot.points(Z, [None] * len(Z), Z_test=Z + 1, y_test=y)
     assert written(ax) == ["0", "1", "2"]
@@ -232,7 +232,7 @@ def test_no_class_lies_over_all_others():
     assert len({to_hex(c) for c in first[:30]}) > 5
 
 
-def test_names_that_do_not_fit_into_the_axes_are_beside_them():
+def test_names_that_do_not_fit_into_the_axes_are_next_to_them():
     Z, y = many(3, names=[f"a rather long name, number {i}" for i in range(3)])
     ax = plot.points(Z, y)
     assert not ax.texts
@@ -271,7 +271,7 @@ def test_names_on_the_same_spot_are_pushed_apart_or_moved_to_a_legend():
     assert len(legend_names(ax)) == 30
 
 
-def test_long_names_are_cut_where_they_still_differ():
+def test_long_names_are_shortened_if_they_still_differ():
     ends = [f"the very same long beginning of a name, and then {i}" for i in range(3)]
     assert _looks.short(ends)[1].endswith("…and then 1")
     middles = [f"the same long beginning, {i}, and the same long end of it" for i in range(3)]
@@ -281,7 +281,7 @@ def test_long_names_are_cut_where_they_still_differ():
     assert _looks.short(["short", "names"]) == ["short", "names"]
     assert _looks.short(["two\nlines"]) == ["two lines"]
     tangled = [f"{a}{'x' * 25}{b}{'y' * 25}{c}" for a in "12" for b in "34" for c in "56"]
-    assert _looks.short(tangled) == tangled  # no cut keeps them apart
+    assert _looks.short(tangled) == tangled  # shortened names would be equal
 
 
 def test_too_many_classes_are_counted():
@@ -289,7 +289,7 @@ def test_too_many_classes_are_counted():
     assert legend_names(plot.points(Z, y)) == ["150 classes"]
 
 
-def test_many_points_are_small_and_an_image_within_a_file_of_vectors(tmp_path):
+def test_many_points_are_small_and_rasterized(tmp_path):
     Z, y = many(12, 9000)
     ax = plot.points(Z, y)
     small = matplotlib.figure.Figure((2, 1.5)).subplots()
@@ -335,7 +335,7 @@ def test_the_palette_is_safe_for_the_colour_blind():
     assert closest(_looks.COLOURS) >= closest(okabe_ito)
 
 
-# ---------------------------------------------------------------- what a model says
+# ---------------------------------------------------------------- models
 
 
 def lines(ax):
@@ -374,7 +374,7 @@ def test_a_fit_with_unlabelled_samples_has_no_bound():
     assert legend_names(ax) == ["2 lower the loss"]
 
 
-def test_loss_starts_with_no_component_and_is_marked_where_it_is_lowest(generous):
+def test_loss_starts_without_components_and_is_marked_at_its_minimum(generous):
     ax = plot.loss(generous)
     curve, mark = ax.get_lines()
     C, centred = oracle.centroid_rows(X, NAMES), oracle.centred(X)
@@ -454,7 +454,7 @@ def test_models_of_any_library(xp):
     np.testing.assert_allclose(places(filled(points)), places(filled(ax)))
 
 
-def test_samples_in_whatever_a_model_takes(tmp_path):
+def test_samples_of_any_kind_that_a_model_accepts(tmp_path):
     pd = pytest.importorskip("pandas")
     da = pytest.importorskip("dask.array")
     np.save(tmp_path / "X.npy", X)
@@ -483,7 +483,7 @@ def test_a_fitted_estimator_is_drawn_like_its_model():
 
 
 @pytest.mark.parametrize("name", ["embedding", "points", "spectrum", "loss", "loadings"])
-def test_given_axes_are_drawn_into_and_no_figure_is_made(name):
+def test_given_axes_are_used_and_no_figure_is_created(name):
     figure = matplotlib.figure.Figure()
     ax = figure.subplots()
     draw = {
@@ -543,7 +543,7 @@ def test_what_is_refused_leaves_no_figure():
     assert not solid.collections
 
 
-def test_the_library_imports_without_matplotlib_and_says_what_is_missing():
+def test_the_library_imports_without_matplotlib_and_names_it_when_needed():
     code = (
         "import sys; sys.modules['matplotlib'] = sys.modules['plotly'] = None\n"
         "import slce_xp.plot as plot\n"
@@ -559,7 +559,7 @@ def test_the_library_imports_without_matplotlib_and_says_what_is_missing():
 # ---------------------------------------------------------------- pages
 
 
-def test_interactive_has_a_trace_per_class_and_tells_each_sample():
+def test_interactive_has_a_trace_per_class_and_shows_each_sample():
     pytest.importorskip("plotly")
     Z = MODEL.transform(X)
     ids = [f"<cell> {i}" for i in range(90)]
@@ -596,10 +596,10 @@ def test_interactive_refuses_ids_that_do_not_fit():
         plot.interactive(X, ids=["a"])
 
 
-# ---------------------------------------------------------------- what draws with it
+# ---------------------------------------------------------------- demo and README
 
 
-def test_the_demo_writes_a_picture(tmp_path, capsys):
+def test_the_demo_writes_a_plot(tmp_path, capsys):
     pytest.importorskip("sklearn")
     from slce_xp import demo
 
@@ -609,7 +609,7 @@ def test_the_demo_writes_a_picture(tmp_path, capsys):
     assert plt.get_fignums() == []
 
 
-def test_the_readme_s_pictures_are_those_that_the_script_draws(tmp_path, request, capsys):
+def test_the_readme_s_plots_are_those_of_the_script(tmp_path, request, capsys):
     if matplotlib.__version_info__ < (3, 11):
         pytest.skip("the README's were drawn by Matplotlib 3.11, which sets text in another way")
     pytest.importorskip("sklearn")

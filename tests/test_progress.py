@@ -1,4 +1,4 @@
-"""What a long fit tells: nothing, or passes, blocks, the residual and the time left."""
+"""The progress of a fit: nothing, or passes, blocks, the residual and the time left."""
 
 import io
 import re
@@ -24,8 +24,8 @@ class Rows:
 
 
 @pytest.fixture
-def told(monkeypatch):
-    """Every line that a bar draws, into a list, and the bars; tqdm spares none of them."""
+def bars(monkeypatch):
+    """The bars of tqdm, which record every line that they draw."""
     bars = []
     auto = pytest.importorskip("tqdm.auto")
 
@@ -45,23 +45,23 @@ def told(monkeypatch):
 
 
 @pytest.mark.parametrize("data", [X, Rows()], ids=["memory", "blocks"])
-def test_a_fit_is_quiet_by_default(told, capfd, data):
+def test_a_fit_is_quiet_by_default(bars, capfd, data):
     slce_xp.fit(data, y)
     slce_xp.fit(data, y, solver="krylov", progress=False)
     assert capfd.readouterr() == ("", "")
-    assert not told
+    assert not bars
 
 
-def test_a_bar_comes_on_the_terminal_s_stderr_when_asked_for(capfd):
+def test_a_bar_is_shown_on_stderr_on_request(capfd):
     slce_xp.fit(Rows(), y, solver="krylov", progress=True)
     out, err = capfd.readouterr()
     assert out == ""
     assert re.search(r"\d+ passes: 100%.*\[.*<.*, block=1/1, residual=\d\.\de-\d\d\]", err)
 
 
-def test_the_bar_tells_passes_blocks_residual_and_the_time_left(told):
+def test_the_bar_shows_passes_blocks_residual_and_the_time_left(bars):
     model = slce_xp.fit(Rows(), y, solver="krylov", progress=True)
-    (bar,) = told
+    (bar,) = bars
     text = "\n".join(bar.lines)
     planned = 1 + _plan.TYPICAL_PASSES
     for number in range(1, 1 + model.passes):
@@ -73,21 +73,21 @@ def test_the_bar_tells_passes_blocks_residual_and_the_time_left(told):
     assert bar.lines[-1].startswith(f"{1 + model.passes} passes: 100%")
 
 
-def test_fewer_passes_than_planned_fill_the_bar(told):
+def test_fewer_passes_than_planned_fill_the_bar(bars):
     model = slce_xp.fit(Rows(), y, solver="krylov", progress=True)
     assert model.passes < _plan.TYPICAL_PASSES
-    (bar,) = told
+    (bar,) = bars
     assert bar.disable  # closed
     assert bar.n == bar.total == 300 * (1 + model.passes)
     totals = [total for n, total in bar.states if 0 < n < bar.n]
     assert set(totals) == {300 * (1 + _plan.TYPICAL_PASSES)}
 
 
-def test_more_passes_than_planned_let_it_grow(monkeypatch, told):
+def test_more_passes_than_planned_let_it_grow(monkeypatch, bars):
     monkeypatch.setattr(_plan, "TYPICAL_PASSES", 1)
     model = slce_xp.fit(Rows(), y, solver="krylov", progress=True)
     assert model.passes > 1
-    (bar,) = told
+    (bar,) = bars
     assert all(n <= total for n, total in bar.states)
     assert f"pass {1 + model.passes} of about {1 + model.passes}: " in "\n".join(bar.lines)
     assert bar.n == bar.total == 300 * (1 + model.passes)
@@ -95,10 +95,10 @@ def test_more_passes_than_planned_let_it_grow(monkeypatch, told):
 
 @pytest.mark.parametrize("data", [X, Rows()], ids=["memory", "blocks"])
 @pytest.mark.parametrize("solver", ["scatter", "gram", "krylov"])
-def test_the_passes_are_counted_in_every_form(monkeypatch, told, solver, data):
+def test_the_passes_are_counted_in_every_form(monkeypatch, bars, solver, data):
     monkeypatch.setattr(_plan, "PANEL_BYTES", 64 * 8 * 100)  # five panels
     model = slce_xp.fit(data, y, "positive", solver=solver, progress=True)
-    (bar,) = told
+    (bar,) = bars
     assert all(n <= total for n, total in bar.states)
     steps = [re.match(r"pass (\d+) of about (\d+)", line) for line in bar.lines]
     passes = max(int(step[1]) for step in steps if step)
@@ -113,7 +113,7 @@ def test_the_passes_are_counted_in_every_form(monkeypatch, told, solver, data):
 
 
 @pytest.mark.parametrize("error", [RuntimeError("no"), KeyboardInterrupt()])
-def test_an_error_closes_it(told, error):
+def test_an_error_closes_it(bars, error):
     class Broken(Rows):
         def __getitem__(self, index):
             if index.start == 128:
@@ -122,28 +122,28 @@ def test_an_error_closes_it(told, error):
 
     with pytest.raises((OSError, KeyboardInterrupt)):
         slce_xp.fit(Broken(), y, progress=True)
-    (bar,) = told
+    (bar,) = bars
     assert bar.disable
     assert bar.n == 128  # of two blocks, and no more was claimed
     assert bar.total > 128
 
 
-def test_what_is_refused_shows_no_bar(told):
+def test_invalid_input_shows_no_bar(bars):
     with pytest.raises(ValueError, match="same number"):
         slce_xp.fit(Rows(), y[:-1], progress=True)
     with pytest.raises(MemoryError):
         slce_xp.fit(Rows(), y, max_memory=10, progress=True)
-    assert not told
+    assert not bars
 
 
-def test_tqdm_that_is_missing_is_named(monkeypatch):
+def test_an_error_names_missing_tqdm(monkeypatch):
     monkeypatch.setitem(sys.modules, "tqdm.auto", None)
     with pytest.raises(ImportError, match=r"progress=True needs tqdm.*pip install 'slce-xp\[prog"):
         slce_xp.fit(Rows(), y, progress=True)
     slce_xp.fit(Rows(), y)  # which needs none
 
 
-def test_the_answer_is_the_same(told):
+def test_the_result_is_the_same(bars):
     quiet = slce_xp.fit(Rows(), y, solver="krylov")
     told_of = slce_xp.fit(Rows(), y, solver="krylov", progress=True)
     np.testing.assert_array_equal(quiet.components, told_of.components)

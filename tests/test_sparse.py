@@ -282,7 +282,7 @@ def test_the_first_number_that_is_not_finite_is_located(case, kind, solver):
     bad = X.copy()
     bad[11, 2] = value
     bad[40, 9] = np.nan
-    with pytest.raises(ValueError, match=f"^X must be finite; the first {where}.*impute"):
+    with pytest.raises(ValueError, match=f"^X must be finite; found {where}.*impute"):
         slce_xp.fit(getattr(sp, kind)(bad), labels, solver=solver)
 
 

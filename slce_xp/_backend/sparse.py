@@ -14,6 +14,7 @@ import numpy as np
 from slce_xp._backend.places import NUMPY, Array, Matrix, Place, has_csr, place_of, place_of_sparse
 from slce_xp._backend.precision import factors_of
 from slce_xp._backend.transfer import from_host, move, to_host
+from slce_xp._errors import wrong_type
 
 
 def copied(x: Array) -> Array:
@@ -258,9 +259,10 @@ class Sparse(Matrix):
         elif compat.is_numpy_namespace(place.xp):
             make = importlib.import_module("scipy.sparse").csr_array
         else:
-            raise TypeError(
+            raise wrong_type(
+                "backend",
                 f"backend must be 'numpy', 'cupy' or 'torch' for a sparse X; got {place}. Use one "
-                "of them, or a dense X"
+                "of them, or a dense X",
             )
         return Sparse(make(parts, shape=self.shape))
 

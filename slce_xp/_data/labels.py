@@ -1,6 +1,6 @@
-"""Class labels and the weights of samples: turned into codes and numbers, or refused.
+"""Conversion of class labels to codes, and validation of sample weights.
 
-All of it happens on the host, and nothing here changes what the caller handed in.
+All of it happens on the host, and nothing here changes what the caller passed.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import numpy as np
 
 from slce_xp import _backend
 from slce_xp._data.matrix import is_missing
+from slce_xp._errors import invalid, wrong_type
 from slce_xp.core.groups import Groups, in_units
 
 
@@ -25,15 +26,15 @@ class Labels(NamedTuple):
     classes : numpy.ndarray, shape (K,)
         The distinct labels, sorted, in the caller's own values.
     counts : numpy.ndarray of int64, shape (K,)
-        Samples of each class, those of weight zero not counted.
+        Samples of each class, without those of weight zero.
     weights : numpy.ndarray, shape (n,), or None
-        In units of `weight_unit`, so that the largest is between 1 and 4. None stands for ones.
+        In units of `weight_unit`, so that the largest is between 1 and 4; None: all ones.
     n_unlabeled : int
-        Samples without a label, those of weight zero not counted.
+        Samples without a label, without those of weight zero.
     unlabeled_weight : float
         λ, the weight of their own reconstruction in the loss.
     weight_unit : float
-        A power of four: its root is a power of two, so that units cost no rounding.
+        A power of four, whose root is a power of two: scaling by it does not round.
     """
 
     codes: np.ndarray
@@ -45,9 +46,9 @@ class Labels(NamedTuple):
     weight_unit: float = 1.0
 
     def counted(self) -> tuple[Groups, np.ndarray | None]:
-        """The groups of the samples that count, and the positions of these; None for all.
+        """Return the groups of samples of positive weight, and their positions; None for all.
 
-        A weight of zero drops a sample: what it holds, such as a fill value, must not matter.
+        A weight of zero drops a sample, whatever its values.
         """
         codes, weights, kept = self.codes, self.weights, None
         if weights is not None and not weights.all():
@@ -70,32 +71,39 @@ def as_labels(
     unlabeled_weight: float = 1.0,
     in_part: bool = False,
 ) -> Labels:
-    """Code class labels as integers; any hashable, sortable values will do.
+    """Encode class labels, which may be any hashable, sortable values, as integers.
 
-    Labels of a part of the data may be of one class only, or miss some that have a weight.
+    Labels of a part of the data may be of one class only, or lack classes that have a weight.
     """
     values = label_values(y)
     if values.ndim != 1:
-        raise ValueError(
+        raise invalid(
+            "y",
             f"y must be one-dimensional, one label per sample; got shape {values.shape}. "
-            "Flatten a column with y.ravel(), turn one-hot rows into labels with y.argmax(axis=1)"
+            "Flatten a column with y.ravel(), turn one-hot rows into labels with y.argmax(axis=1)",
         )
     if values.shape[0] != n_samples:
-        raise ValueError(
+        raise invalid(
+            "y",
             f"X and y must have the same number of samples; "
-            f"got {n_samples} rows in X and {values.shape[0]} labels in y. Pass one label per row"
+            f"got {n_samples} rows in X and {values.shape[0]} labels in y. Pass one label per row",
         )
     without = _without_label(values, unlabeled)
     _check_no_missing(values, without)
     weights, unit = in_units(_as_weights(sample_weight, n_samples, in_part))
-    present = _present(without, weights)
+    present, n_unlabeled = None, 0
+    if without is not None or weights is not None:
+        positive: Any = np.True_ if weights is None else weights > 0
+        present = positive if without is None else positive & ~without
+        n_unlabeled = 0 if without is None else int((positive & without).sum())
     try:
         there = _comparable(values if present is None else values[present], y)
         classes, codes, counts = _unique(there)
     except TypeError as error:
-        raise TypeError(
+        raise wrong_type(
+            "y",
             f"y must hold labels of one kind that can be sorted ({error}); "
-            "make them all strings or all numbers"
+            "make them all strings or all numbers",
         ) from error
     if not in_part:
         check_class_count(classes, weights is not None)
@@ -107,9 +115,6 @@ def as_labels(
         everyone = np.full(n_samples, classes.shape[0], dtype=np.int64)
         everyone[present] = codes
         codes = everyone
-    n_unlabeled = 0
-    if without is not None:
-        n_unlabeled = int((without if weights is None else without & (weights > 0)).sum())
     weights, class_unit = in_units(_class_weighted(weights, codes, classes, class_weight))
     return Labels(
         codes.astype(np.int64, copy=False),
@@ -123,67 +128,71 @@ def as_labels(
 
 
 def _check_not_continuous(classes: np.ndarray, n_samples: int) -> None:
-    """Refuse measurements: each would be a class of its own, and the fit a PCA."""
+    """Raise ValueError for continuous targets: each would be a class, and the fit a PCA."""
     if classes.dtype.kind != "f" or not 10 < len(classes) > n_samples / 2:
         return
     if (classes != np.trunc(classes)).any():
-        raise ValueError(
+        raise invalid(
+            "y",
             f"y must hold class labels; got a continuous target, {len(classes)} different numbers "
-            f"for {n_samples} samples. Bin them into classes first, for example with numpy.digitize"
+            f"for {n_samples} samples. Bin them into classes first, for example with "
+            "numpy.digitize",
         )
 
 
 def check_class_count(classes: np.ndarray, weighted: bool = False) -> None:
-    """Refuse fewer than two classes."""
+    """Raise ValueError for fewer than two classes."""
     if classes.shape[0] < 2:
         only = f", all {classes[0]!r}" if classes.shape[0] else ""
-        raise ValueError(
+        raise invalid(
+            "y",
             f"y must hold at least two classes{' of positive weight' * weighted}; "
-            f"got {classes.shape[0]}{only}. With one class there is nothing to tell apart: use PCA"
+            f"got {classes.shape[0]}{only}. With one class, use PCA",
         )
 
 
 def as_classes(classes: Any, found: np.ndarray) -> np.ndarray:
-    """All labels that may come, sorted; those that were found must be among them."""
+    """Return all expected labels, sorted; those found must be among them."""
     known = np.unique(_comparable(label_values(classes), classes))
     listed = plain(known)
     strange = [label for label in plain(found) if label not in listed]
     if strange:
-        raise ValueError(
+        raise invalid(
+            "classes",
             f"classes must hold all labels of y; got {listed[:10]}, and y has {strange[:10]}. "
-            "Name them, too, or leave classes out"
+            "Add them, or leave classes out",
         )
     return known
 
 
 # ---------------------------------------------------------------- numbers of several kinds
 
-# NumPy compares int64, uint64 and float64 as float64, which merges integers above 2⁵³: where
-# kinds meet, Python's own numbers are compared, which is exact.
+# NumPy compares int64, uint64 and float64 as float64, which merges integers above 2⁵³. Labels of
+# different kinds are compared as Python numbers, which is exact.
 
 
 def plain(labels: np.ndarray) -> list[Any]:
-    """Labels as a list, numbers as Python's own."""
+    """Return labels as a list, with numbers as Python numbers."""
     return list(labels.astype(object) if labels.dtype.kind in "biuf" else labels)
 
 
 def union(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """The distinct labels of both, sorted."""
+    """Return the distinct labels of both, sorted."""
     if a.dtype == b.dtype or not {a.dtype.kind, b.dtype.kind} <= set("biufO"):
         return np.unique(np.concatenate([a, b]))
     return np.unique(array_of([*plain(a), *plain(b)]))
 
 
 def positions(labels: np.ndarray, among: np.ndarray) -> np.ndarray:
-    """Where each label stands among others that are sorted, and hold all of them."""
+    """Return the position of each label in a sorted array that holds all of them."""
     if labels.dtype != among.dtype and labels.dtype.kind in "biufO":
         labels, among = labels.astype(object), among.astype(object)
     return np.asarray(np.searchsorted(among, labels))
 
 
 def array_of(labels: list[Any]) -> np.ndarray:
-    """A list of labels as an array: of Python's own objects, if NumPy would change any of them."""
-    # np.asarray(["a", None]) would make strings of everything.
+    """Convert a list of labels to an array: of objects, if NumPy would change any of them."""
+    # np.asarray(["a", None]) would convert everything to strings.
     if any(isinstance(label, str) or is_missing(label) for label in labels):
         return _objects(labels)
     values = np.asarray(labels)
@@ -196,7 +205,7 @@ def array_of(labels: list[Any]) -> np.ndarray:
 
 
 def _own(labels: Iterable[Any]) -> list[Any]:
-    """Numbers of NumPy as Python's own."""
+    """Convert NumPy numbers to Python numbers."""
     numbers = (np.bool, np.number)
     return [label.astype(object) if isinstance(label, numbers) else label for label in labels]
 
@@ -208,19 +217,19 @@ def _objects(labels: list[Any]) -> np.ndarray:
 
 
 def _comparable(values: np.ndarray, y: Any) -> np.ndarray:
-    """Labels without missing ones, of which those are equal that are the same."""
+    """Return labels, none of them missing, that compare exactly."""
     numbers = (int, float, np.number, np.bool)
     if values.dtype != object or not any(isinstance(v, numbers) for v in values):
         return values
-    if isinstance(y, np.ndarray):  # of objects, and so they stay
+    if isinstance(y, np.ndarray):  # of objects: keep them
         return _objects(_own(values))
-    narrow = array_of(list(values))  # as if none had been missing
+    narrow = array_of(list(values))  # as if none were missing
     return narrow if narrow.ndim == 1 else values
 
 
 def _unique(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """np.unique with codes and counts, without sorting all values where a few show all classes."""
-    # An odd step: labels often come in turns.
+    """np.unique with codes and counts, without a sort if a sample has all classes."""
+    # An odd step, because labels often alternate.
     sample = np.unique(values[:: values.shape[0] // 1024 | 1])
     if sample.shape[0]:
         codes = np.searchsorted(sample, values)
@@ -231,11 +240,13 @@ def _unique(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def label_values(y: Any) -> np.ndarray:
-    """Labels of any container as an array, with None or the like for missing ones."""
+    """Convert labels in any container to an array; missing ones stay None, NaN or similar."""
     if y is None:
-        raise ValueError("y must be given: SLCE is supervised; got None. Use PCA without labels")
+        raise invalid("y", "y must be given: SLCE is supervised; got None. Use PCA without labels")
     if isinstance(y, np.ma.MaskedArray):
-        raise TypeError("y must not be a masked array, its mask would be lost; drop those samples")
+        raise wrong_type(
+            "y", "y must not be a masked array, its mask would be lost; drop those samples"
+        )
     if isinstance(y, np.ndarray):
         return np.asarray(y)
     if _backend.is_dask(y):
@@ -248,17 +259,20 @@ def label_values(y: Any) -> np.ndarray:
         return array_of(list(y))
     values = np.asarray(y)
     if values.ndim == 0:
-        raise TypeError(f"y must be a vector of labels; got {type(y).__name__}")
+        raise wrong_type("y", f"y must be a vector of labels; got {type(y).__name__}")
     if values.dtype.kind == "f" and not isinstance(getattr(y, "dtype", None), np.dtype):
         return _exact_values(y, values)
     return values
 
 
 def _exact_values(y: Any, values: np.ndarray) -> np.ndarray:
-    """Labels that NumPy has as floats, perhaps because some of the integers are missing."""
-    categories = getattr(y, "cat", y)  # of a Series, or the Categorical itself
+    """Return labels that NumPy converts to floats, perhaps because some integers are missing."""
+    categories = getattr(y, "cat", y)  # a Series, or the Categorical itself
     if hasattr(categories, "codes") and hasattr(categories, "categories"):
-        known = [*plain(label_values(categories.categories)), None]  # −1, for none, takes the last
+        known = [
+            *plain(label_values(categories.categories)),
+            None,
+        ]  # code −1, missing, takes the last
         return np.asarray(_objects(known)[np.asarray(categories.codes)])
     # pyarrow; polars and pandas; pandas' arrays
     way = next((way for way in ("to_pylist", "to_list", "tolist") if hasattr(y, way)), None)
@@ -267,7 +281,7 @@ def _exact_values(y: Any, values: np.ndarray) -> np.ndarray:
 
 
 def _missing(values: np.ndarray) -> np.ndarray | None:
-    """Which labels are missing: NaN, None, NaT or empty; None where the dtype has no such value."""
+    """Return a mask of missing labels (NaN, None, NaT, empty); None if the dtype has none."""
     if values.dtype.kind in "fc":
         return np.asarray(np.isnan(values))
     if values.dtype.kind in "mM":
@@ -287,14 +301,15 @@ def _check_no_missing(values: np.ndarray, without: np.ndarray | None) -> None:
         missing = missing & ~without
     if missing is not None and missing.any():
         first = int(np.argmax(missing))
-        raise ValueError(
+        raise invalid(
+            "y",
             f"y must have a label for every sample; got {values[first]!r} at position {first}. "
-            "Drop those samples, label them, or let them count as unlabelled: unlabeled='missing'"
+            "Drop those samples, label them, or use them without a label: unlabeled='missing'",
         )
 
 
 def _without_label(values: np.ndarray, unlabeled: Any) -> np.ndarray | None:
-    """Which samples the caller marks as unlabelled; None for none of them."""
+    """Return a mask of samples marked as unlabelled; None if there are none."""
     if unlabeled is None:
         return None
     if isinstance(unlabeled, str) and unlabeled == "missing":
@@ -312,7 +327,7 @@ def _without_label(values: np.ndarray, unlabeled: Any) -> np.ndarray | None:
 
 
 def _as_mark(mark: Any, dtype: np.dtype) -> Any:
-    """A number as labels of a type have it; None if it would be rounded to another label."""
+    """Return the mark as a number of the labels' dtype; None if it would be rounded."""
     if dtype.kind in "iu" and isinstance(mark, (float, np.floating)):
         return int(mark) if float(mark).is_integer() else None
     if dtype.kind == "f" and isinstance(mark, (int, np.integer)):
@@ -321,15 +336,8 @@ def _as_mark(mark: Any, dtype: np.dtype) -> Any:
     return mark
 
 
-def _present(without: np.ndarray | None, weights: np.ndarray | None) -> np.ndarray | None:
-    """Which samples belong to a class; None for all of them."""
-    if weights is None:
-        return None if without is None else ~without
-    return weights > 0 if without is None else ~without & (weights > 0)
-
-
 def _as_weights(sample_weight: Any, n_samples: int, in_part: bool) -> np.ndarray | None:
-    """One non-negative number per sample; of a part of the data, all may be zero."""
+    """Return one number ≥ 0 per sample; in a part of the data, all may be zero."""
     if sample_weight is None:
         return None
     rule = "sample_weight must hold one finite number ≥ 0 per sample"
@@ -340,24 +348,26 @@ def _as_weights(sample_weight: Any, n_samples: int, in_part: bool) -> np.ndarray
     try:
         weights = np.asarray(host, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise TypeError(f"{rule}; got {type(sample_weight).__name__} ({error})") from None
-    if weights.shape != (n_samples,):
-        raise ValueError(f"{rule}, {n_samples} in all; got shape {weights.shape}")
+        got = f"{type(sample_weight).__name__} ({error})"
+        raise wrong_type("sample_weight", f"{rule}; got {got}") from None
     wrong = ~(np.isfinite(weights) & (weights >= 0))
-    if wrong.any():
+    problem = ""
+    if weights.shape != (n_samples,):
+        problem = f", {n_samples} in all; got shape {weights.shape}"
+    elif wrong.any():
         first = int(np.argmax(wrong))
-        raise ValueError(
-            f"{rule}; got {weights[first]} at position {first}. Zero leaves a sample out"
-        )
-    if not in_part and not (weights > 0).any():
-        raise ValueError(f"{rule}, some of them above 0; got only zeros. Leave it out for ones")
+        problem = f"; got {weights[first]} at position {first}. Zero leaves a sample out"
+    elif not in_part and not weights.any():
+        problem = ", some of them above 0; got only zeros. Leave it out for ones"
+    if problem:
+        raise invalid("sample_weight", rule + problem)
     return weights
 
 
 def _class_weighted(
     weights: np.ndarray | None, codes: np.ndarray, classes: np.ndarray, class_weight: Any
 ) -> np.ndarray | None:
-    """Weights of the samples times those of their classes; the unlabelled keep theirs."""
+    """Return sample weights times class weights; samples without a label keep theirs."""
     if class_weight is None:
         return weights
     n_classes = classes.shape[0]
@@ -373,29 +383,35 @@ def _class_weighted(
         except (TypeError, ValueError):
             factors = np.full(n_classes, np.nan)
         if unknown or not (np.isfinite(factors) & (factors > 0)).all():
-            raise ValueError(
+            raise invalid(
+                "class_weight",
                 f"class_weight must give labels of y a finite weight > 0; got {class_weight!r}, "
-                f"and y has {known[:10]}{' …' * (n_classes > 10)}. Name labels as y does"
+                f"and y has {known[:10]}{' …' * (n_classes > 10)}. Use the labels of y as keys",
             )
     else:
-        raise ValueError(
+        raise invalid(
+            "class_weight",
             "class_weight must be None, 'balanced' or a dict of weights by label; "
-            f"got {class_weight!r}"
+            f"got {class_weight!r}",
         )
     weighted: np.ndarray = single * np.append(factors, 1.0)[codes]
     weighted[(weighted == 0) & (single > 0)] = np.finfo(np.float64).smallest_subnormal
     if not np.isfinite(weighted).all():
-        raise ValueError(
+        raise invalid(
+            "class_weight",
             f"class_weight times sample_weight must be finite; got class_weight={class_weight!r}. "
-            "Use smaller weights: only their ratios change the components"
+            "Use smaller weights: only their ratios change the components",
         )
     return weighted
 
 
 def _as_unlabeled_weight(value: Any) -> float:
-    rule = "unlabeled_weight must be a finite number ≥ 0, what a sample without a label counts"
+    message = (
+        "unlabeled_weight must be a finite number ≥ 0, the weight of a sample without a label; "
+        f"got {value!r}"
+    )
     if isinstance(value, bool) or not isinstance(value, (int, float, np.floating, np.integer)):
-        raise TypeError(f"{rule}; got {value!r}")
+        raise wrong_type("unlabeled_weight", message)
     if not (np.isfinite(value) and value >= 0):
-        raise ValueError(f"{rule}; got {value!r}")
+        raise invalid("unlabeled_weight", message)
     return float(value)

@@ -1,10 +1,12 @@
-"""X as a matrix: arrays, frames, lists and files become one of a few kinds, or raise an error.
+"""Conversion of X to a matrix: arrays, frames, lists and files become one of a few kinds.
 
 Nothing here computes, and nothing here changes what the caller passed.
 """
 
 from __future__ import annotations
 
+import contextlib
+import math
 from typing import Any
 
 import numpy as np
@@ -12,127 +14,128 @@ import numpy as np
 from slce_xp import _backend
 from slce_xp._backend import Array
 from slce_xp._data import row_reader
+from slce_xp._errors import invalid, wrong_type
 
 
 def as_matrix(X: Any, *, name: str = "X") -> Array:
-    """`X` as a two-dimensional array, or sparse matrix, of real numbers, of its own library."""
+    """Return `X` as a 2-D array or sparse matrix of real numbers, in its own library."""
     array = _as_array(X, name)
     shape = tuple(array.shape)
     if len(shape) != 2:
         remedy = f"images into rows: {name}.reshape(n, -1)"
         if len(shape) == 1:
             remedy = f"one sample: {name}.reshape(1, -1), or one feature: {name}.reshape(-1, 1)"
-        raise ValueError(
+        raise invalid(
+            name,
             f"{name} must be two-dimensional (samples × features); got shape {shape}. "
-            f"Reshape {remedy}"
+            f"Reshape {remedy}",
         )
     if _backend.working_dtype(array) is None:
-        raise TypeError(_no_numbers(array, name))
+        dtype = _backend.dtype_name(array.dtype)
+        remedy = f"convert it first, for example {name}.astype(float)"
+        if "complex" in dtype:
+            remedy = f"take {name}.real, or stack real and imaginary parts as features"
+        raise wrong_type(name, f"{name} must hold real numbers; got dtype {dtype}: {remedy}")
     return _backend.detached(array)
 
 
 def _as_array(X: Any, name: str) -> Array:
     if isinstance(X, np.ma.MaskedArray):
-        raise TypeError(
-            f"{name} must not be a masked array, its mask would be lost; "
-            f"fill it first: {name}.filled(value)"
-        )
+        raise _masked(name, f"{name}.filled(value)")
     if isinstance(X, np.ndarray):
-        # np.matrix has another `*`
-        return row_reader.RowReader(X, name) if row_reader.gives_rows(X) else np.asarray(X)
+        # asarray: np.matrix has another `*`
+        return row_reader.RowReader(X, name) if row_reader.is_row_sliceable(X) else np.asarray(X)
     if _backend.is_dask(X):
-        return _checked_dask(X, name)
+        if isinstance(X._meta, np.ma.MaskedArray):
+            raise _masked(name, f"dask.array.ma.filled({name}, value)")
+        if any(np.isnan(size) for size in X.shape):
+            raise invalid(
+                name,
+                f"{name} must have chunks of known sizes; got a Dask array of shape {X.shape}. Let "
+                f"Dask find them: {name}.compute_chunk_sizes()",
+            )
+        return X
     if hasattr(X, "to_dask_array"):
-        raise TypeError(
-            f"{name} must be a Dask array; got a Dask {type(X).__name__}, all of which would come "
-            f"here. Make it one: {name}.to_dask_array(lengths=True)"
+        raise wrong_type(
+            name,
+            f"{name} must be a Dask array; got a Dask {type(X).__name__}, all of which would be "
+            f"loaded. Convert it: {name}.to_dask_array(lengths=True)",
         )
-    # Frames first: a column may be called "nnz". A lazy frame has no `to_numpy`, and warns where it
-    # is asked for its columns.
+    # Frames first: a column may be called "nnz". A lazy frame has no `to_numpy`, and its `columns`
+    # warn.
     if hasattr(X, "to_numpy") and hasattr(X, "columns"):
         return _frame_to_numpy(X, name)
     if hasattr(X, "column_names") and hasattr(X, "columns"):
         return _table_to_numpy(X, name)
     if hasattr(X, "obs") and hasattr(X, "var"):
-        raise TypeError(
+        raise wrong_type(
+            name,
             f"{name} must be a matrix; got an {type(X).__name__} of cells, which has several. Pass "
-            f"one, such as {name}.X, or fit with slce_xp.anndata.slce"
+            f"one, such as {name}.X, or fit with slce_xp.anndata.slce",
         )
     if _backend.is_sparse(X):
         return _backend.Sparse(X) if len(X.shape) == 2 else X
-    if _is_sparse(X):
+    if hasattr(X, "nnz") or hasattr(X, "nse") or str(getattr(X, "layout", "")) == "torch._mkldnn":
         ways = ("toarray", "to_dense", "todense")
         way = next((way for way in ways if hasattr(X, way)), ways[0])
-        raise TypeError(
+        raise wrong_type(
+            name,
             f"{name} must be dense, or a sparse matrix of SciPy, CuPy or torch; got a sparse "
-            f"{type(X).__name__}. "
-            f"Where memory allows: {name}.{way}()"
+            f"{type(X).__name__}. If memory allows: {name}.{way}()",
         )
     if _backend.is_array(X):
         return X
-    if row_reader.gives_rows(X):
+    if row_reader.is_row_sliceable(X):
         return row_reader.RowReader(X, name)
     if len(getattr(X, "shape", (0, 0))) != 2:
-        return X  # refused for its shape, before all of it is loaded
+        return X  # the caller checks its shape before all of it is loaded
     if hasattr(X, "__array__") or hasattr(X, "__len__"):
         try:
             return np.asarray(X)
         except ValueError as error:
-            raise ValueError(
+            raise invalid(
+                name,
                 f"{name} must be rectangular; its rows have different lengths or kinds ({error}). "
-                "Make each row hold as many numbers"
+                "Give all rows the same number of numbers",
             ) from error
-    raise TypeError(
-        f"{name} must be an array, a list of rows, a data frame or something with a shape, a dtype "
-        f"and rows {name}[i:j]; got {type(X).__name__}"
+    raise wrong_type(
+        name,
+        f"{name} must be an array, a list of rows, a data frame or an object with a shape, a dtype "
+        f"and rows {name}[i:j]; got {type(X).__name__}",
     )
 
 
 def feature_names(X: Any) -> np.ndarray | None:
-    """The names of a frame's or an Arrow table's columns, where all are text."""
+    """Return the column names of a frame or an Arrow table, if all are strings."""
     if _backend.is_dask(X) or not (hasattr(X, "to_numpy") or hasattr(X, "column_names")):
         return None
     names = list(getattr(X, "column_names", getattr(X, "columns", ())))
     return np.array(names, dtype=np.str_) if names and all(type(n) is str for n in names) else None
 
 
-def _checked_dask(X: Any, name: str) -> Any:
-    if isinstance(X._meta, np.ma.MaskedArray):
-        raise TypeError(
-            f"{name} must not be a masked array, its mask would be lost; "
-            f"fill it first: dask.array.ma.filled({name}, value)"
-        )
-    if any(np.isnan(size) for size in X.shape):
-        raise ValueError(
-            f"{name} must have chunks of known sizes; got a Dask array of shape {X.shape}. Let "
-            f"Dask find them: {name}.compute_chunk_sizes()"
-        )
-    return X
-
-
-def _is_sparse(X: Any) -> bool:
-    """Whether it is of another library than those that can be computed with."""
-    packed = str(getattr(X, "layout", "")) == "torch._mkldnn"
-    return hasattr(X, "nnz") or hasattr(X, "nse") or packed
+def _masked(name: str, remedy: str) -> TypeError:
+    return wrong_type(
+        name, f"{name} must not be a masked array, its mask would be lost; fill it first: {remedy}"
+    )
 
 
 def _frame_to_numpy(frame: Any, name: str) -> np.ndarray:
     for column, kind in zip(frame.columns, frame.dtypes, strict=True):
         if hasattr(kind, "is_temporal") and kind.is_temporal():
-            raise _no_number_column(column, name)  # polars makes numbers of dates in silence
+            raise _no_number_column(column, name)  # polars converts dates to numbers silently
     values: np.ndarray = np.asarray(frame.to_numpy())
     if values.dtype != object:
         return values
-    # Mixed columns: find the one that is to blame, by name. Nullable numbers are fine.
+    # Mixed columns: find the one at fault. Nullable numbers are fine.
     columns = [_numbers(values[:, i], column, name) for i, column in enumerate(frame.columns)]
-    # pandas' nullable types name the NumPy type behind them; text and objects do not come here.
+    # pandas' nullable types name the NumPy type that they wrap.
     kinds = [getattr(kind, "numpy_dtype", kind) for kind in frame.dtypes]
     single = all(isinstance(kind, np.dtype) and kind == np.float32 for kind in kinds)
     return np.stack(columns, axis=1).astype(np.float32 if single else np.float64, copy=False)
 
 
 def _table_to_numpy(table: Any, name: str) -> np.ndarray:
-    """An Arrow table: columns in pieces, of types that NumPy need not have."""
+    """Convert an Arrow table, whose columns are chunked and of Arrow types."""
     names, columns = table.column_names, table.columns
     if not columns:
         return np.empty((table.num_rows, 0))
@@ -141,57 +144,36 @@ def _table_to_numpy(table: Any, name: str) -> np.ndarray:
 
 
 def _numbers(values: np.ndarray, column: Any, name: str) -> np.ndarray:
-    """One column of a frame."""
+    """Convert one column of a frame."""
     if values.dtype.kind in "biuf":
         return values
-    if values.dtype != object:
-        raise _no_number_column(column, name)
-    try:
-        return np.asarray([_as_float(value) for value in values], dtype=np.float64)
-    except (TypeError, ValueError):
-        raise _no_number_column(column, name) from None
+    if values.dtype == object and not any(isinstance(value, str) for value in values):
+        with contextlib.suppress(TypeError, ValueError):
+            return np.array([math.nan if is_missing(v) else float(v) for v in values])
+    raise _no_number_column(column, name)
 
 
 def _no_number_column(column: Any, name: str) -> TypeError:
-    return TypeError(
+    return wrong_type(
+        name,
         f"{name} must hold numbers only; column {column!r} does not. "
-        f"Encode it as numbers or leave it out: {name}.drop(columns=[{column!r}])"
+        f"Encode it as numbers or leave it out: {name}.drop(columns=[{column!r}])",
     )
 
 
-def _as_float(value: Any) -> float:
-    if isinstance(value, str):
-        raise TypeError
-    return float("nan") if is_missing(value) else float(value)
-
-
-def _no_numbers(array: Array, name: str) -> str:
-    dtype = _backend.dtype_name(array.dtype)
-    if "complex" in dtype:
-        remedy = f"take {name}.real, or stack real and imaginary parts as features"
-    else:
-        remedy = f"convert it first, for example {name}.astype(float)"
-    return f"{name} must hold real numbers; got dtype {dtype}: {remedy}"
-
-
 def check_sizes(X: Array) -> None:
-    """Refuse a matrix without rows or columns."""
-    n, d = X.shape
-    if n == 0:
-        raise ValueError(
-            f"X must have at least one row (sample); got shape ({n}, {d}). Check what selects them"
-        )
-    if d == 0:
-        raise ValueError(
-            f"X must have at least one column (feature); got shape ({n}, {d}). "
-            "Check what selects them"
-        )
+    """Raise ValueError for a matrix without rows or columns."""
+    for size, what in zip(X.shape, ("row (sample)", "column (feature)"), strict=True):
+        if size == 0:
+            raise invalid(
+                "X",
+                f"X must have at least one {what}; got shape {tuple(X.shape)}. "
+                "Check how rows and columns are selected",
+            )
 
 
 def is_missing(value: Any) -> bool:
-    """Whether a value stands for none: None, NaN or what pandas has for them."""
-    # NaN is the float unequal to itself; pandas' NA and NaT are known by their types' names,
-    # so that pandas need not be imported.
+    """Whether a value is None, NaN, or pandas' NA or NaT, recognized without importing pandas."""
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return True
     return isinstance(value, (float, np.floating)) and bool(np.isnan(value))

@@ -1,4 +1,4 @@
-"""Things that give rows: files, datasets, and whatever else answers ``X[i:j]``."""
+"""Row-sliceable inputs: memmaps, HDF5, Zarr and similar."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ import numpy as np
 
 from slce_xp import _backend
 from slce_xp._backend import Array, Matrix, Place, Sparse
+from slce_xp._errors import invalid, naming, wrong_type
 
 
-def gives_rows(X: object) -> bool:
-    """Whether `X` is no array itself, but has a shape, a dtype and rows to be asked for."""
+def is_row_sliceable(X: object) -> bool:
+    """Whether `X` is not an array in memory, but has a shape, a dtype and row slices."""
     if isinstance(X, np.ndarray):
         return _file_of(X) is not None
     try:
         shape = getattr(X, "shape", ())
-    except Exception as error:  # of a file that is closed
-        raise OSError(
-            f"X.shape could not be read ({type(error).__name__}: {error}). Open what holds it"
-        ) from error
+    except Exception as error:  # such as a closed file
+        message = f"X.shape could not be read ({type(error).__name__}: {error}). Open its file"
+        raise naming("X", OSError(message)) from error
     if not (hasattr(X, "__getitem__") and len(shape) == 2):
         return False
     try:
@@ -33,20 +33,19 @@ def gives_rows(X: object) -> bool:
 
 
 class RowReader(Matrix):
-    """A matrix of which rows can be read, such as an HDF5 dataset, a zarr array or a memmap.
+    """A matrix whose rows are read as needed: an HDF5 dataset, a zarr array, a memmap.
 
     Parameters
     ----------
     rows : object with ``shape``, ``dtype`` and ``rows[i:j]``
-        Blocks are dense arrays or sparse matrices, of whatever library.
+        Blocks are dense arrays or sparse matrices of any library.
     name : str
-        By which error messages call it.
+        Parameter name for error messages.
 
     Attributes
     ----------
     copies : bool
-        Whether blocks are copied as they are read: unless what gives them is known never to write
-        to them again.
+        Whether blocks are copied as they are read, because `rows` may reuse their memory.
     """
 
     def __init__(self, rows: Any, name: str = "X") -> None:
@@ -56,8 +55,6 @@ class RowReader(Matrix):
         self.shape = (int(n), int(d))
         self._file = _file_of(rows) if isinstance(rows, np.ndarray) else None
         self._kept: np.ndarray | None = None
-        # Whoever else gives rows may give the same memory again, filled with the next ones, while
-        # these are worked on; no look at a few rows can tell.
         self.copies = not _keeps_rows(rows)
         self._empty: Any = None
         first = self.read(slice(0, min(1, self.shape[0])))
@@ -66,51 +63,51 @@ class RowReader(Matrix):
 
     @staticmethod
     def can_read(matrix: Array) -> bool:
-        """Whether rows of a matrix in memory can be had: torch has none of its sparse ones."""
+        """Whether a matrix in memory supports row slicing: torch's sparse ones do not."""
         return not isinstance(matrix, Sparse) or matrix.can_slice
 
     @property
     def dtype(self) -> Any:
-        """Of the blocks."""
+        """The dtype of the blocks."""
         return self._empty.dtype
 
     @property
     def place(self) -> Place:
-        """Where blocks are when they have been read."""
+        """Where blocks are after reading."""
         return _backend.place_of(self._empty)
 
     @property
     def chunk_rows(self) -> int:
-        """Rows that are stored together: to read a part of them may cost as much as all."""
+        """Rows stored together: reading some of them may cost as much as reading all."""
         chunks = getattr(self._rows, "chunks", None)
         first = chunks[0] if isinstance(chunks, tuple) and chunks else 1
         return first if isinstance(first, int) else 1
 
     def stored(self) -> int:
-        """About how many entries of a sparse matrix are stored, by a few rows from all over it."""
+        """Estimate the stored entries of a sparse matrix from a sample of its rows."""
         if isinstance(self._rows, Sparse):
             return self._rows.stored
         n = self.shape[0]
         length = min(n, 8)
-        starts = [(n - length) * i // 15 for i in range(16)]  # rows may be sorted by how full
+        starts = [(n - length) * i // 15 for i in range(16)]  # rows may be sorted by density
         found = sum(self.read(slice(i, i + length)).values.shape[0] for i in starts)
         return int(-(-found * n // max(1, length * len(starts))))
 
     def only(self, kept: np.ndarray) -> RowReader:
-        """A reader of some rows, at ascending positions: the others are read, and dropped."""
+        """Return a reader of the rows at some ascending positions; others are read and dropped."""
         reader = copy.copy(self)
         reader._kept = kept
         reader.shape = (len(kept), self.shape[1])
         return reader
 
     def read(self, block: slice) -> Array:
-        """Some rows, as an array or a Sparse."""
+        """Return some rows, as an array or a Sparse."""
         if self._kept is None:
             return self._read(block)
         kept, length = self._kept[block], block.stop - block.start
         parts = []
         while len(kept):
-            # No more rows at a time than were asked for.
+            # Never more rows at a time than requested.
             first = int(kept[0])
             found = kept[: np.searchsorted(kept, first + length)] - first
             rows = self._read(slice(first, first + int(found[-1]) + 1))
@@ -119,7 +116,8 @@ class RowReader(Matrix):
         return _backend.join_rows(parts) if parts else self._empty
 
     def _read(self, block: slice) -> Array:
-        start, stop = block.start, block.stop
+        start, stop, name = block.start, block.stop, self._name
+        block_name = f"{name}[{start}:{stop}]"
         is_masked = False
         try:
             if self._file is not None:
@@ -137,43 +135,47 @@ class RowReader(Matrix):
             if self.copies:
                 rows = _backend.copied(rows)
         except MemoryError:
-            raise  # no fault of these rows
-        except Exception as error:  # whatever a file, a network or a user's class raises
-            raise OSError(
-                f"{self._name}[{start}:{stop}] could not be read ({type(error).__name__}: {error})."
-                " Check what holds these rows; nothing was changed, and the call can be repeated"
-            ) from error
+            raise
+        except Exception as error:  # anything that a file, a network or a user's class raises
+            message = (
+                f"{block_name} could not be read ({type(error).__name__}: {error}). "
+                "Check its file or connection; nothing was changed, and the call can be repeated"
+            )
+            raise naming(name, OSError(message)) from error
         if tuple(rows.shape) != (stop - start, self.shape[1]):
-            raise ValueError(
-                f"{self._name}[{start}:{stop}] must have shape {(stop - start, self.shape[1])}, as "
-                f"{self._name}.shape = {self.shape} says; got {tuple(rows.shape)}. Let it give "
-                "just the rows that it is asked for, with all columns"
+            raise invalid(
+                name,
+                f"{block_name} must have shape {(stop - start, self.shape[1])}, as "
+                f"{name}.shape = {self.shape} says; got {tuple(rows.shape)}. Return just the "
+                "requested rows, with all columns",
             )
         if is_masked:
-            raise TypeError(
-                f"{self._name}[{start}:{stop}] must not be a masked array, its mask would be lost; "
-                "fill it where it is read, or drop those samples"
+            raise wrong_type(
+                name,
+                f"{block_name} must not be a masked array, its mask would be lost; "
+                "fill it when it is read, or drop those samples",
             )
         if self._empty is not None and isinstance(rows, Sparse) != self.is_sparse:
             kinds = ("dense", "sparse")
-            raise TypeError(
-                f"{self._name}[i:j] must give dense blocks, or sparse ones, throughout; the first "
-                f"is {kinds[self.is_sparse]}, and {self._name}[{start}:{stop}] is "
-                f"{kinds[not self.is_sparse]}. Make them all sparse, or all dense"
+            raise wrong_type(
+                name,
+                f"{name}[i:j] must return dense blocks, or sparse ones, throughout; the first is "
+                f"{kinds[self.is_sparse]}, and {block_name} is {kinds[not self.is_sparse]}. "
+                "Make them all sparse, or all dense",
             )
         return rows
 
 
 def _keeps_rows(rows: Any) -> bool:
-    """Whether rows stay as they are when others are read: of arrays in memory, h5py and zarr."""
+    """Whether blocks are never overwritten by later ones: of arrays in memory, h5py and zarr."""
     library = type(rows).__module__.partition(".")[0]
     return isinstance(rows, Sparse) or _backend.is_array(rows) or library in ("h5py", "zarr")
 
 
 def _file_of(x: np.ndarray) -> tuple[str, int] | None:
-    """The file that an array is mapped from and where its rows begin; None for other arrays.
+    """Return the file that an array is mapped from and the offset of its rows; None for others.
 
-    Only for rows without gaps: those can be read in one go, which is faster than by page faults.
+    Only for contiguous rows, which are read in one go: faster than by page faults.
     """
     mapped: Any = getattr(x, "_mmap", None)
     if not isinstance(x, np.memmap) or mapped is None or x.filename is None:
@@ -183,19 +185,19 @@ def _file_of(x: np.ndarray) -> tuple[str, int] | None:
     base = np.frombuffer(mapped, dtype=np.uint8).ctypes.data
     begins = x.offset - x.offset % mmap.ALLOCATIONGRANULARITY
     path, offset = os.fspath(x.filename), begins + x.ctypes.data - base
-    # By now the name may be gone, or another file's; the map still holds the old one.
+    # The file may have been removed or replaced since; the map still holds the old one.
     if x.shape[0] and not _holds(path, offset, x):
         return None
     return path, offset
 
 
 def _holds(path: str, offset: int, x: np.ndarray) -> bool:
-    """Whether a file has the first and the last row of `x` where they should be."""
+    """Whether a file has the first and the last row of `x` at the expected offsets."""
     ends = (0, x.shape[0] - 1)
     try:
         rows = [_read_file(path, offset, x, i, i + 1) for i in ends]
     except EOFError:
-        return True  # to be told by whoever reads: to touch what is cut off ends the process
+        return True  # reported when it is read: touching the truncated part ends the process
     except OSError:
         return False
     return all(row.tobytes() == x[i].tobytes() for i, row in zip(ends, rows, strict=True))

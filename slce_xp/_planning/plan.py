@@ -1,4 +1,4 @@
-"""Which form of the eigenproblem to solve: integers in, a plan out. Knows no arrays."""
+"""The choice of the form of the eigenproblem: integers in, a plan out. Does not use arrays."""
 
 from __future__ import annotations
 
@@ -8,48 +8,47 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from slce_xp import _parameters
+from slce_xp._errors import invalid, naming
 from slce_xp._planning.sizes import format_bytes, parse_bytes
 from slce_xp.core import krylov
 from slce_xp.core.rows import LARGEST_BLOCK, block_bytes
 from slce_xp.core.sums import ONE_HOT_CLASSES, PIECE_ROWS
 
-# What things cost, in floating-point operations of a large matrix product: rounded from what
-# `python -m benchmarks.calibrate` measures, which differs by a third from run to run.
+# Costs in floating-point operations of a large matrix product, rounded from the output of
+# `python -m benchmarks.calibrate`, which varies by a third from run to run.
 EIGH_FLOPS = 8.0  # per m³: the leading eigenpairs of a dense m × m matrix
 FACTOR_FLOPS = 6.0  # per n³: Cholesky factor and products around it in the Gram form
-READ_FLOPS = 65.0  # per entry of X and pass: what a narrow product costs beside its arithmetic
+READ_FLOPS = 65.0  # per entry of X and pass: overhead of a narrow product
 
-# The start block of the matrix-free form. In memory a pass is cheap, and a narrow block that
-# is soon cut down to the residuals is fastest; the wide one takes the fewest passes. Passes and
-# seconds by width and schedule: `python -m benchmarks.calibrate --data FOLDER`.
-TYPICAL_PASSES = 12  # a middle: easy data take 2 to 8, hard ones up to 21 with the narrow block
-PASS_COPIES = 8  # of a block of rows, while it is made orthogonal to the space
+# The start block of the matrix-free form. In memory a pass is cheap, and a narrow block that is
+# soon reduced to the residuals is fastest; the wide one takes the fewest passes. Passes and seconds
+# by width and schedule: `python -m benchmarks.calibrate --data FOLDER`.
+TYPICAL_PASSES = 12  # easy data take 2 to 8, hard ones up to 21 with the narrow block
+PASS_COPIES = 8  # of a block of rows, while it is orthogonalized against the space
 FAST_WIDTH, FAST_WIDE_PASSES = krylov.NARROW, krylov.NARROW_PASSES
 WIDE_WIDTH, WIDE_WIDE_PASSES = 64, 10**6
 
-# A sparse product costs so many times the flops of a dense one, and with every row the same: a
-# narrow block is best.
+# A sparse product costs so many times the flops of a dense one, in proportion to the rows of the
+# block: a narrow block is best.
 SPARSE_FLOPS, SPARSE_WIDTH = 20, 16
 
-ROOM_FACTOR = 1.2  # of its estimate that a fit must find free on a device
-SMALL = 400  # matrices up to this size NumPy factors in double precision, whatever they are
+ROOM_FACTOR = 1.2  # free memory of a device that a fit requires, relative to its estimate
+SMALL = 400  # NumPy factors matrices up to this size in double precision, whatever their dtype
 ITEMSIZES = {"float32": 4, "float64": 8}
 FORMS = ("scatter", "gram", "krylov")
 
-# Where X is: in memory, in something that gives blocks of rows, or in chunks on a cluster.
+# Where X is: in memory, read in blocks of rows, or in chunks on a cluster.
 MEMORY, BLOCKS, CLUSTER = "memory", "blocks", "cluster"
-# Of a block that is read: enough for a disk and for fast products, or a share of what is allowed.
+# Bytes of a block that is read: enough for a disk and for fast products, or a share of the limit.
 READ_BLOCK, READ_SHARE = 2**24, 16
-# Blocks alive at a time: one as it was read, the next one, one shifted, one times its weights.
+# Blocks alive at a time: the one read, the next one, a shifted one, one times its weights.
 BLOCKS_ALIVE = 4
-# Rows that the Gram form holds while it reads the others.
+# Bytes of rows that the Gram form holds while it reads the others.
 PANEL_BYTES, PANEL_SHARE = 2**28, 4
-# Reading an entry from a disk costs so much more than from memory.
-DISK_FLOPS = 4.0
-# More bytes to be read than this, and a cluster is worth its trouble: an hour's reading or two.
-PATIENCE_BYTES = 5e12
+DISK_FLOPS = 4.0  # cost of reading an entry from a disk, relative to memory
+PATIENCE_BYTES = 5e12  # an hour or two of reading: recommend a cluster for more
 
-# ---------------------------------------------------------------- what is to be fitted, and how
+# ---------------------------------------------------------------- problem and plan
 
 
 @dataclass(frozen=True)
@@ -64,13 +63,13 @@ class Problem:
         Stored entries of a sparse X.
     where : {"memory", "blocks", "cluster"}
     by_rows : bool
-        Whether only rows can be had, and columns not.
+        True if only row slicing is supported.
     chunk_rows : int
-        Rows that are stored together: to read one of them may cost as much as all.
+        Rows stored together: reading one of them may cost as much as reading all.
     copies : bool
         Whether each block is copied as it is read.
     made : int
-        Bytes that X takes once more, for another kind of sparse matrix or another dtype.
+        Bytes of a converted copy of X, of another sparse format or dtype.
     weighted, supervised : bool
         Whether samples have weights, and whether all have labels.
     """
@@ -96,23 +95,23 @@ class Problem:
 
     @property
     def entries(self) -> int:
-        """Numbers in X, as far as they are stored."""
+        """Stored numbers in X."""
         return self.n * self.d if self.stored is None else self.stored
 
     @property
     def basis_length(self) -> int:
-        """Length of the matrix-free form's vectors: that of a column where columns are at hand."""
+        """Length of the vectors of the matrix-free form: of a column if these are accessible."""
         return self.d if self.by_rows or not self.supervised else min(self.n, self.d)
 
     @property
     def sample_vectors(self) -> int:
-        """Numbers per sample beside its code: weights, their roots and signs."""
+        """Numbers per sample in addition to its code: weights, their roots and signs."""
         return 3 * self.weighted + 3 * (not self.supervised)
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How a fit is computed, and what that takes.
+    """How a fit is computed, with its estimated work and memory.
 
     Attributes
     ----------
@@ -123,35 +122,35 @@ class Plan:
     width : int
         Rows of the start block of the matrix-free form; 0 for the others.
     wide_passes : int
-        After so many passes only residuals are added to its space.
+        After this many passes only residuals are added to its space.
     passes : int
-        Estimated passes over X, that for the class sums included.
+        Estimated passes over X, including the one for the class sums.
     flops : float
         Estimated floating-point operations.
     bytes : int
-        Estimated peak of bytes allocated beside X, where X is. The workspace of a dense
-        eigensolver is counted as LAPACK's: twice its matrix.
+        Estimated peak of bytes allocated in addition to X, on its device. The workspace of a
+        dense eigensolver is counted as LAPACK's: twice its matrix.
     block_bytes : int
-        What comes on top for integers and for data far from the origin, which are converted
-        or shifted block by block.
+        Additional bytes for integers and for data far from the origin, which are converted or
+        shifted block by block.
     host_bytes : int
-        And on the host: labels and the small problem of the matrix-free form.
+        Bytes on the host: labels and the small problem of the matrix-free form.
     stored : int or None
         Stored entries of a sparse X.
     reason : str
-        Why this form.
+        Why this form was chosen.
     where : {"memory", "blocks", "cluster"}
         Where X is: in memory, read in blocks of rows, or in chunks on a cluster.
     read_rows : int
-        Rows of a block that is read; 0 where X is not read in blocks.
+        Rows of a block that is read; 0 if X is not read in blocks.
     panel_rows : int
         Rows that the Gram form then holds while it reads the others.
     advice : str
-        Where X had better be, for a machine of a given memory.
+        Recommended storage for X, on a machine of a given memory.
 
     See Also
     --------
-    slce_xp.plan : Makes one.
+    slce_xp.plan : Returns a plan.
 
     Examples
     --------
@@ -184,18 +183,18 @@ class Plan:
 
     @property
     def most_bytes(self) -> int:
-        """All of them together: what `max_memory` must leave room for."""
+        """All of them together, which `max_memory` bounds."""
         return self.bytes + self.block_bytes + self.host_bytes
 
     def __str__(self) -> str:
         block = f", block of {self.width} rows" if self.width else ""
         size = format_bytes(self.n_samples * self.n_features * ITEMSIZES[self.dtype])
-        if self.where == BLOCKS:
-            data = f"{size}, read in blocks of {self.read_rows} rows"
-            beside = self.bytes + self.block_bytes
-        else:
-            beside = self.bytes
-            data = f"{size} in memory" if self.where == MEMORY else f"{size} in chunks on a cluster"
+        added = self.bytes + (self.block_bytes if self.where == BLOCKS else 0)
+        data = {
+            MEMORY: f"{size} in memory",
+            BLOCKS: f"{size}, read in blocks of {self.read_rows} rows",
+            CLUSTER: f"{size} in chunks on a cluster",
+        }[self.where]
         lines = [
             f"plan for {self.n_samples} samples × {self.n_features} features, "
             f"{self.n_classes} classes, {self.dtype} → {self.n_components} "
@@ -204,42 +203,42 @@ class Plan:
             f"  form    {self.form}{block}: {self.reason}",
             f"  work    {self.flops:.2g} flops, about {self.passes} "
             f"pass{'es' * (self.passes != 1)} over X",
-            f"  memory  {format_bytes(beside)} beside X "
-            f"and {format_bytes(self.host_bytes)} on the host",
+            f"  memory  {format_bytes(added)} in addition to X, "
+            f"{format_bytes(self.host_bytes)} on the host",
         ]
         return "\n".join(lines + [f"  advice  {self.advice}"] * bool(self.advice))
 
 
 class Limits(NamedTuple):
-    """Bytes that a fit may take; None is no limit.
+    """Bytes that a fit may allocate; None: no limit.
 
     Attributes
     ----------
     memory : int or None
-        What the caller allows, on the device and on the host together.
+        Limit set by the caller, for the device and the host together.
     room : int or None
-        What the device has.
+        Free memory of the device.
     """
 
     memory: int | None = None
     room: int | None = None
 
     def spare(self, plan: Plan) -> float:
-        """What is left beside a plan; negative where the plan does not fit."""
+        """Bytes left by a plan; negative if it does not fit."""
         memory = math.inf if self.memory is None else self.memory - plan.most_bytes
-        # A workspace may be larger than LAPACK's, and memory comes in pieces.
+        # A workspace may be larger than LAPACK's, and memory is fragmented.
         needed = ROOM_FACTOR * (plan.bytes + plan.block_bytes)
         room = math.inf if self.room is None else self.room - needed
         return min(memory, room)
 
     def for_blocks(self, there: int, on_host: int) -> float:
-        """Bytes left for blocks beside what else there is where they go, and on the host."""
+        """Bytes left for blocks by other allocations: there, and on the host."""
         memory = math.inf if self.memory is None else self.memory - there - on_host
         room = math.inf if self.room is None else self.room / ROOM_FACTOR - there
         return min(memory, room)
 
 
-# ---------------------------------------------------------------- the choice
+# ---------------------------------------------------------------- choice
 
 
 def plan(
@@ -253,11 +252,11 @@ def plan(
     where: str = MEMORY,
     machine_memory: int | str | None = None,
 ) -> Plan:
-    """Tell how `fit` would compute, without any data.
+    """Estimate the cost of a fit, without data.
 
-    The work of each form is estimated, and the cheapest is taken that fits into memory: about
-    n·d² + 8·d³ operations for "scatter", n²·d + 14·n³ for "gram", and for "krylov" 4·n·d for each
-    vector of its space beside a dozen readings of X.
+    The work of each form is estimated, and the cheapest form that fits into memory is chosen:
+    about n·d² + 8·d³ operations for "scatter", n²·d + 14·n³ for "gram", and for "krylov" 4·n·d for
+    each vector of its space, in addition to a dozen passes over X.
 
     Parameters
     ----------
@@ -267,14 +266,15 @@ def plan(
         As for `fit`.
     dtype : {"float64", "float32"}
     max_memory : int or str, optional
-        Bytes that the fit may allocate beside X, such as "2GB".
+        Bytes that the fit may allocate in addition to X, such as "2GB".
     stored : int, optional
-        Stored entries of a sparse X; a dense one by default.
+        Stored entries of a sparse X; dense by default.
     where : {"memory", "blocks", "cluster"}
-        Where X is: an array in memory; a file or another thing that gives blocks of rows; a Dask
-        array.
+        Where X is: an array in memory; a file or other row-sliceable object, read in blocks; a
+        Dask array.
     machine_memory : int or str, optional
-        What one machine, or its GPU, has: then the plan has an advice on where X should be.
+        Memory of one machine, or of its GPU: then the plan recommends where to store X, as its
+        `advice`.
 
     Returns
     -------
@@ -283,11 +283,11 @@ def plan(
     Raises
     ------
     MemoryError
-        Where no form fits into `max_memory`.
+        If no form fits into `max_memory`.
 
     See Also
     --------
-    slce_xp.fit : Computes as planned; its model has the plan.
+    slce_xp.fit : Fits as planned; the plan is an attribute of its model.
 
     Examples
     --------
@@ -298,7 +298,7 @@ def plan(
       X       80 GB, read in blocks of 209 rows
       form    krylov, block of 32 rows: the only one that fits into memory
       work    9e+13 flops, about 13 passes over X
-      memory  117 MB beside X and 19.7 MB on the host
+      memory  117 MB in addition to X, 19.7 MB on the host
     >>> print(slce_xp.plan(*shape, dtype="float32", machine_memory="16GB").advice)
     blocks: X does not fit into 16 GB; read from a file 13 times, with 136 MB of memory
     """
@@ -307,9 +307,10 @@ def plan(
     n_classes = _parameters.as_count(n_classes, "n_classes", 2, n)
     k = _parameters.as_component_count(n_components, n_classes, d)
     if not isinstance(dtype, str) or dtype not in ITEMSIZES:
-        raise ValueError(f"dtype must be one of {', '.join(map(repr, ITEMSIZES))}; got {dtype!r}")
+        rule = f"dtype must be one of {', '.join(map(repr, ITEMSIZES))}"
+        raise invalid("dtype", f"{rule}; got {dtype!r}")
     if where not in (MEMORY, BLOCKS, CLUSTER):
-        raise ValueError(f"where must be 'memory', 'blocks' or 'cluster'; got {where!r}")
+        raise invalid("where", f"where must be 'memory', 'blocks' or 'cluster'; got {where!r}")
     if stored is not None:
         stored = _parameters.as_count(stored, "stored", 0, n * d)
     problem = Problem(n, d, n_classes, k, dtype, stored, where, by_rows=where != MEMORY)
@@ -320,7 +321,7 @@ def plan(
 
 
 def _advice(problem: Problem, limits: Limits, machine: int) -> str:
-    """Memory, blocks or cluster, and why."""
+    """Recommend memory, blocks or a cluster, with the reason."""
     size = problem.entries * (problem.itemsize + (0 if problem.stored is None else 4))
     too_large = f"X does not fit into {format_bytes(machine)}"
     try:
@@ -331,7 +332,8 @@ def _advice(problem: Problem, limits: Limits, machine: int) -> str:
                 f"{format_bytes(machine)}"
             )
     except MemoryError:
-        too_large = f"a fit in memory takes more than {format_bytes(limits.memory or 0)} beside X"
+        allowed = format_bytes(limits.memory or 0)
+        too_large = f"a fit in memory takes more than {allowed} in addition to X"
     memory = machine if limits.memory is None else min(machine, limits.memory)
     try:
         read = choose(replace(problem, where=BLOCKS, by_rows=True), Limits(memory), "auto")
@@ -351,24 +353,25 @@ def _advice(problem: Problem, limits: Limits, machine: int) -> str:
 
 
 def choose(problem: Problem, limits: Limits, solver: str) -> Plan:
-    """The cheapest form that fits into memory, or the one that was asked for if it fits."""
+    """Return the cheapest form that fits into memory, or the requested one if it fits."""
     if solver == "auto":
         forms = [form for form in FORMS if form != "krylov" or _suits_krylov(problem)]
         forms = [form for form in forms if form != "gram" or problem.stored is None]
     elif solver == "gram" and problem.stored is not None:
-        raise ValueError(
+        raise invalid(
+            "solver",
             "solver must be 'auto', 'krylov' or 'scatter' for a sparse X; got 'gram', which would "
-            "make it dense. Leave it out"
+            "make it dense. Leave it out",
         )
     else:
         forms = [solver]
     plans = [_estimate(form, problem, solver, limits) for form in forms]
     allowed = [p for p in plans if limits.spare(p) >= 0]
     if not allowed:
-        raise MemoryError(_no_room(plans, limits))
+        raise _no_room(plans, limits)
     best = min(allowed, key=lambda p: p.flops)
     if solver != "auto":
-        reason = "asked for"
+        reason = "requested"
     else:
         others = ", ".join(f"{p.flops:.2g} ({p.form})" for p in allowed if p is not best)
         reason = f"{best.flops:.2g} flops against {others}"
@@ -379,38 +382,41 @@ def choose(problem: Problem, limits: Limits, solver: str) -> Plan:
     return replace(best, reason=reason)
 
 
-def _no_room(plans: list[Plan], limits: Limits) -> str:
+def _no_room(plans: list[Plan], limits: Limits) -> MemoryError:
     if all(limits._replace(room=None).spare(p) < 0 for p in plans):
         needs = ", ".join(f"{format_bytes(p.most_bytes)} ({p.form})" for p in plans)
-        return (
-            f"max_memory must leave room for one form of the problem, which needs {needs} beside "
-            f"X; got {format_bytes(limits.memory or 0)}. Raise max_memory or use float32"
+        message = (
+            f"max_memory must leave room for one form of the problem, which needs {needs} in "
+            f"addition to X; got {format_bytes(limits.memory or 0)}. Raise max_memory or use "
+            "float32"
         )
+        return naming("max_memory", MemoryError(message))
     needs = ", ".join(
         f"{format_bytes(ROOM_FACTOR * (p.bytes + p.block_bytes))} ({p.form})" for p in plans
     )
     data = "a block of X" if plans[0].where == BLOCKS else "X"
-    return (
+    message = (
         f"the device must have room for {data} and for one form of the problem, which needs "
-        f"{needs} beside X; it has {format_bytes(max(0, limits.room or 0))} for that. Free some of "
-        "its memory, use float32 or fit on the host with backend='numpy'"
+        f"{needs} in addition to X; it has {format_bytes(max(0, limits.room or 0))} for that. Free "
+        "some of its memory, use float32 or fit on the host with backend='numpy'"
     )
+    return naming("backend", MemoryError(message))
 
 
-# ---------------------------------------------------------------- what a form takes
+# ---------------------------------------------------------------- cost of a form
 
 
 def dense_form(problem: Problem) -> str:
-    """The dense form for what the matrix-free one leaves: the smaller matrix."""
+    """Return the dense form with the smaller matrix, to finish a matrix-free solve."""
     return "gram" if problem.n < problem.d and problem.stored is None else "scatter"
 
 
 def most_rows(plan: Plan, limits: Limits, supervised: bool = True) -> int:
-    """How many rows the matrix-free form may keep: what the plan counts, and all that is left."""
+    """Return how many rows the matrix-free form may keep: the plan's, and those that still fit."""
     spare = limits.spare(plan)
     if math.isinf(spare):
         return sys.maxsize
-    # Vectors of samples may be shorter, and never make the space larger than it may be.
+    # Vectors of samples may be shorter.
     length = plan.n_features
     if plan.where == MEMORY and supervised:
         length = min(plan.n_samples, plan.n_features)
@@ -424,8 +430,8 @@ def _typical_rows(n_classes: int, width: int, wide_passes: int, shorter: int) ->
 
 
 def _suits_krylov(problem: Problem) -> bool:
-    # Beyond the positive eigenvalues lie the null space and the bulk of the spectrum, and a
-    # start block of very many classes is a dense problem already.
+    # Beyond the positive eigenvalues lie the null space and the bulk of the spectrum, and a start
+    # block of very many classes is a dense problem already.
     shorter = min(problem.n, problem.d)
     return problem.k < problem.n_classes and 4 * problem.n_classes <= shorter
 
@@ -433,13 +439,13 @@ def _suits_krylov(problem: Problem) -> bool:
 def _block_rows(
     form: str, problem: Problem, width: int, limits: Limits, left: float
 ) -> tuple[int, int, int]:
-    """Rows of a block that is read, rows that the Gram form holds, and the bytes of both.
+    """Return the rows of a block that is read, those the Gram form holds, and the bytes of both.
 
-    As many as suit a disk, or as are left: never none, though that may be more than is left.
+    As many as suit a disk or fit into what is left, but at least one.
     """
     n, item = problem.n, problem.itemsize
     per_row = max(1, problem.entries * (item if problem.stored is None else item + 4) // n)
-    # Of a row, marks for its class are made, or scores: more than a short row is itself.
+    # One-hot codes or scores of a row may be larger than a short row itself.
     made = max(width, 2 * min(problem.n_classes, ONE_HOT_CLASSES + 1)) * item
     cost = (BLOCKS_ALIVE + problem.copies) * per_row + made
     held = per_row if form == "gram" else 0
@@ -480,7 +486,7 @@ def _estimate(form: str, problem: Problem, solver: str, limits: Limits) -> Plan:
         width = max(FAST_WIDTH if fast else WIDE_WIDTH, n_classes)
         if fast and stored is not None:
             width = max(SPARSE_WIDTH, n_classes)
-        if not problem.supervised:  # random rows, for eigenvectors that may be anywhere
+        if not problem.supervised:  # random rows: eigenvectors may point anywhere
             width = min(max(width, n_classes + min(k, 64) + 8), problem.basis_length)
         wide_passes = FAST_WIDE_PASSES if fast else WIDE_WIDE_PASSES
         passes += TYPICAL_PASSES
@@ -488,10 +494,10 @@ def _estimate(form: str, problem: Problem, solver: str, limits: Limits) -> Plan:
         flops += TYPICAL_PASSES * reading + 4.0 * entries * rows
     peak = _peak(form, problem, width, wide_passes)
     if stored is not None and not problem.by_rows:
-        # A pass is by rows, with products of either length: that of features is a sum, with terms.
+        # A pass by rows makes products of either length; the one over features is a sum of terms.
         peak += width * (n if n >= d else 2 * d) * item
-    block = 0 if form == "gram" else block_bytes(n, d, item)  # that has one anyway
-    # Labels as codes, in the order of classes, and T of the Krylov space with its eigenvectors.
+    block = 0 if form == "gram" else block_bytes(n, d, item)  # it has one already
+    # Codes of labels, sorted by class, and T of the Krylov space with its eigenvectors.
     host_bytes = (2 + problem.sample_vectors) * 8 * n + 6 * 8 * rows * rows
     if problem.where == MEMORY:
         peak += problem.made
@@ -505,51 +511,37 @@ def _estimate(form: str, problem: Problem, solver: str, limits: Limits) -> Plan:
             passes += (-(-n // panel_rows) - 1) // 2
             flops += passes * reading
     return Plan(
-        form=form,
-        n_samples=n,
-        n_features=d,
-        n_classes=n_classes,
-        n_components=k,
-        dtype=problem.dtype,
-        width=width,
-        wide_passes=wide_passes,
-        passes=passes,
-        flops=flops,
-        bytes=peak,
-        stored=stored,
-        block_bytes=block if problem.where != CLUSTER else 0,
-        host_bytes=host_bytes,
-        reason="",
-        where=problem.where,
-        read_rows=read_rows,
-        panel_rows=panel_rows,
-    )
+        form=form, n_samples=n, n_features=d, n_classes=n_classes, n_components=k,
+        dtype=problem.dtype, width=width, wide_passes=wide_passes, passes=passes, flops=flops,
+        bytes=peak, block_bytes=block if problem.where != CLUSTER else 0, host_bytes=host_bytes,
+        stored=stored, reason="", where=problem.where, read_rows=read_rows, panel_rows=panel_rows,
+    )  # fmt: skip
 
 
 def _peak(form: str, problem: Problem, width: int, wide_passes: int) -> int:
-    """Bytes beside X at the largest of the steps of a fit; `benchmarks.memory` shows how well."""
+    """Estimate the peak of bytes in addition to X; `benchmarks.memory` compares it with fits."""
     n, d, n_classes, k, item = problem.n, problem.d, problem.n_classes, problem.k, problem.itemsize
     block = block_bytes(n, d, item) // item
     codes = 8 * n // item
     sums = n_classes * d
     few = n_classes <= ONE_HOT_CLASSES
-    # Adding up the classes: a block, the sums and their next term, or sums class by class.
+    # Sums by class: a block, the sums and their next term, or sums class by class.
     hot = n_classes * (item + 1) // item  # one-hot rows and a mask of bytes
-    # Of a block that is read: those of X in memory are smaller than a block of it.
+    # Pieces of a block that is read; pieces of X in memory are smaller than a block of it.
     piece = 2 * min(PIECE_ROWS, n, block // d) ** 2 if problem.where == BLOCKS else 0
     adding = min(block, hot * n) + codes + 2 * sums if few else block + piece + 4 * sums
     if problem.stored is not None:
         adding += block  # products copy what they multiply
-    # At the end: sums, B and centroids, components and what the sign rule makes of them.
+    # At the end: sums, B and centroids, components and temporaries of the sign rule.
     ending = 3 * sums + 6 * k * d
-    if form != "krylov" and n <= d:  # some may be arbitrary, and are drawn in double precision
+    if form != "krylov" and n <= d:  # arbitrary directions are drawn in double precision
         ending += (1 + 8 // item) * k * d
     vectors = problem.sample_vectors * n
     adding += vectors
-    held = 2 * sums + vectors  # sums and B, all the while
+    held = 2 * sums + vectors  # sums and B, throughout
     if form == "scatter":
-        # The second moment and its next term, which of sparse rows is made of parts; M with
-        # eigenvectors and workspace.
+        # The second moment and its next term, of sparse rows in parts; M with eigenvectors and
+        # workspace.
         adding += d * d if problem.stored is not None else 0
         steps = [adding + 2 * d * d, held + 2 * sums + 2 * d * d, held + sums + 4 * d * d + 64 * d]
         ending += d * d
@@ -560,7 +552,7 @@ def _peak(form: str, problem: Problem, width: int, wide_passes: int) -> int:
             solving += 2 * n * n
         if not problem.supervised and n > d - k:  # all eigenvectors of T, reflected
             solving += 2 * n * n + n_classes * n
-        if n > d:  # and what they stand for, if few are positive
+        if n > d:  # and their products with X, if few are positive
             solving += n * n
         steps = [adding, held + max(block, 2 * n * n) + 2 * n * n, held + solving]
     else:
@@ -568,7 +560,7 @@ def _peak(form: str, problem: Problem, width: int, wide_passes: int) -> int:
         if length < d:
             held += codes + n_classes * n
         steps = [adding]
-        # After the wide passes, and in the end, when a pool of other rows is at hand as well.
+        # After the wide passes, and in the end, with a pool of other rows.
         wide = min(wide_passes, TYPICAL_PASSES)
         rows = _typical_rows(n_classes, width, wide_passes, length)
         few_rows = min(n_classes, width)

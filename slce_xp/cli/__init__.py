@@ -1,14 +1,13 @@
-"""The command ``slce-xp``: from a table in a file to an embedding, a picture and a model.
+"""The command ``slce-xp``: from a table in a file to an embedding, a plot and a model.
 
-Results go to the standard output, everything else to the standard error. The exit status is 0, 1
-for what cannot be done, 2 for a wrong call, 130 for Ctrl-C.
+Results go to the standard output, everything else to the standard error. The exit status is 0 for
+success, 1 for an error, 2 for a wrong call, 130 for Ctrl-C.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-import re
 import sys
 import traceback
 import warnings
@@ -19,7 +18,7 @@ from slce_xp.cli.commands import COMMANDS
 from slce_xp.cli.options import parse
 from slce_xp.cli.table import TableError
 
-# What the library calls parameters, a user of the command knows as options.
+# Options of the command by parameter of the library.
 OPTIONS = {
     "n_components": "--components", "max_memory": "--max-memory", "backend": "--backend",
     "device": "--device", "solver": "--solver", "n_samples": "--samples", "dtype": "--dtype",
@@ -33,7 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     Parameters
     ----------
     argv : list of str, optional
-        Instead of the arguments of the process.
+        The arguments; those of the process by default.
 
     Returns
     -------
@@ -48,18 +47,18 @@ def main(argv: Sequence[str] | None = None) -> int:
       X       132 MB in memory
       form    gram: 2.2e+10 flops against 7e+13 (scatter), 2.3e+10 (krylov)
       work    2.2e+10 flops, about 3 passes over X
-      memory  27.7 MB beside X and 12.8 kB on the host
+      memory  27.7 MB in addition to X, 12.8 kB on the host
     0
     """
     for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):  # an arrow must not end the work where there is none
+        if hasattr(stream, "reconfigure"):  # for terminals without an arrow
             stream.reconfigure(errors="backslashreplace")
     debug = False
     try:
         with warnings.catch_warnings(), _quiet_pipe():
             arguments = parse(argv)
             debug = arguments.debug
-            warnings.simplefilter("ignore")  # of other libraries, which users can do nothing about
+            warnings.simplefilter("ignore")  # of other libraries
             warnings.filterwarnings("always", category=UserWarning, module=r"slce_xp\.")
             warnings.showwarning = _show_warning
             COMMANDS[arguments.command](arguments)
@@ -70,44 +69,52 @@ def main(argv: Sequence[str] | None = None) -> int:
         if debug:
             traceback.print_exc()
         else:
-            print(f"slce-xp: error: {_told(error)}", file=sys.stderr)
+            print(f"slce-xp: error: {_describe(error)}", file=sys.stderr)
         return 1
     return 0
 
 
-# ---------------------------------------------------------------- talking
-
-
-def _told(error: Exception) -> str:
-    """An error in one line, in the words of the command."""
+def _describe(error: Exception) -> str:
+    """Return the message of an error in one line, with the option instead of the parameter."""
     text = " ".join(str(error).split()) or type(error).__name__
     if isinstance(error, (TableError, OSError)):
         return text
     if isinstance(error, (ValueError, TypeError, MemoryError, RuntimeError, ImportError)):
-        return _in_options(text)
-    return f"{type(error).__name__}: {text}. This is not your fault: run it with --debug"
+        default = "max_memory" if isinstance(error, MemoryError) else ""
+        return _with_option(text, getattr(error, "parameter", default))
+    return (
+        f"{type(error).__name__}: {text}. Internal error: rerun with --debug and report the "
+        "traceback"
+    )
 
 
-def _in_options(text: str) -> str:
-    """Names of parameters as options: those that are words, too, only where they are no words."""
-
-    def option(found: re.Match[str]) -> str:
-        is_name = "_" in found[0] or found.start() == 0 or found.string[found.end() :][:1] == "="
-        return OPTIONS[found[0]] if is_name else found[0]
-
-    text = re.sub(rf"(?<![\w.-])({'|'.join(OPTIONS)})(?!\w)", option, text)
-    text = re.sub(r"leave (--[\w-]+)=None", r"leave out \1", text)
+def _with_option(text: str, parameter: str) -> str:
+    """Replace the name of a parameter in a message by its option."""
+    if parameter == "X":
+        return text.replace("impute them first", "fill missing values: --impute mean")
+    option = OPTIONS.get(parameter)
+    if option is None:
+        return text
+    text = text.replace(f"leave {parameter}=None", f"leave out {option}")
     text = text.replace("None (number of classes", "left out (number of classes")
-    return text.replace("impute them first", "fill missing values: --impute mean")
+    if "_" in parameter:
+        return text.replace(parameter, option)
+    # Others are English words, too: names lead the message or precede an equals sign.
+    if text.startswith((f"{parameter} ", f"{parameter}=")):
+        text = text.replace(parameter, option, 1)
+    return text.replace(f" {parameter}=", f" {option}=")
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    print(f"slce-xp: note: {_in_options(' '.join(str(message).split()))}", file=sys.stderr)
+    text = " ".join(str(message).split())
+    for parameter in OPTIONS:
+        text = _with_option(text, parameter)
+    print(f"slce-xp: note: {text}", file=sys.stderr)
 
 
 @contextlib.contextmanager
 def _quiet_pipe() -> Iterator[None]:
-    """A reader that has seen enough, such as `head`, is no error."""
+    """Ignore a closed pipe: a reader such as `head` may stop early."""
     try:
         try:
             yield
@@ -117,7 +124,7 @@ def _quiet_pipe() -> Iterator[None]:
         try:
             print(end="", flush=True)
         except OSError:
-            # What is still buffered would be written, and fail, when the process ends.
+            # The rest of the buffer would be written, and fail, when the process ends.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if not isinstance(error, BrokenPipeError):
             raise

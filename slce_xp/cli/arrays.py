@@ -1,4 +1,4 @@
-"""Tables that are arrays: NumPy's files, HDF5, AnnData."""
+"""Tables in files of arrays: NumPy, HDF5, AnnData."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from slce_xp.cli.table import (
 
 
 def read_npy(path: Path, chosen: Chosen) -> Table:
-    """A matrix; labels and names of samples stand in other files."""
+    """Read a matrix; labels and names of samples are in other files."""
     return _from_arrays(path, chosen, _load(path, is_read_in_blocks(path, chosen)), {})
 
 
 def read_npz(path: Path, chosen: Chosen) -> Table:
-    """A matrix with vectors beside it."""
+    """Read a matrix, with vectors of labels and names in the same file."""
     arrays = _load(path)
     if {"header", "components"} <= arrays.keys():
         raise TableError(f"{path} is a model, not a table: name the table with the samples")
@@ -42,10 +42,10 @@ def read_npz(path: Path, chosen: Chosen) -> Table:
 
 
 def read_hdf5(path: Path, chosen: Chosen) -> Table:
-    """Likewise, also in groups."""
+    """Read a matrix and vectors, which may be in groups."""
     h5py = library("h5py", f"{path} needs")
     try:
-        file = h5py.File(path, "r")  # stays open: rows are read when they are needed
+        file = h5py.File(path, "r")  # stays open: rows are read as needed
     except OSError as error:
         if isinstance(error, (PermissionError, MemoryError)):
             raise
@@ -53,7 +53,7 @@ def read_hdf5(path: Path, chosen: Chosen) -> Table:
     sets: dict[str, Any] = {}
     file.visititems(lambda name, item: sets.update({name: item} if hasattr(item, "dtype") else {}))
     X = _matrix(sets, chosen, path)
-    # Of the vectors, those with labels and names are read.
+    # Only vectors of labels and names are read.
     wanted = (chosen.label, chosen.ids, "feature_names")
     vectors = {
         name: item
@@ -69,12 +69,12 @@ def read_hdf5(path: Path, chosen: Chosen) -> Table:
 
 
 def read_h5ad(path: Path, chosen: Chosen) -> Table:
-    """Cells and their genes; labels are columns of obs."""
+    """Read cells × genes; labels are columns of obs."""
     anndata = library("anndata", f"{path} needs")
     in_blocks = is_read_in_blocks(path, chosen)
     try:
         adata = anndata.read_h5ad(path, backed="r" if in_blocks else None)
-    except Exception as error:  # of whatever is inside
+    except Exception as error:  # depends on the contents
         if isinstance(error, (PermissionError, MemoryError)):
             raise
         raise damaged(path, ".h5ad", error) from error
@@ -103,7 +103,7 @@ def _layer(adata: Any, chosen: Chosen, path: Path, in_blocks: bool) -> Any:
         X = adata.X
     if hasattr(X, "check_format"):
         try:
-            X.check_format()  # indices that point nowhere would end the process
+            X.check_format()  # invalid indices would crash the process
         except ValueError as error:
             raise damaged(path, ".h5ad", error) from error
     if getattr(X, "format", "csr") == "csr":
@@ -116,13 +116,13 @@ def _layer(adata: Any, chosen: Chosen, path: Path, in_blocks: bool) -> Any:
 
 
 def _load(path: Path, in_blocks: bool = False) -> Any:
-    """The array in an .npy file, or those in an .npz file by their names."""
+    """Load the array of an .npy file, or those of an .npz file by name."""
     try:
         found = np.load(path, mmap_mode="r" if in_blocks else None, allow_pickle=False)
         if isinstance(found, np.lib.npyio.NpzFile):
             with found:
                 return dict(found)
-    except Exception as error:  # of whatever is inside
+    except Exception as error:  # depends on the contents
         if isinstance(error, (PermissionError, MemoryError)):
             raise
         raise damaged(path, path.suffix.lower(), error) from error
@@ -180,26 +180,26 @@ def _from_arrays(path: Path, chosen: Chosen, X: Any, others: dict[str, Any]) -> 
 
 
 def _vector(name: str, vectors: dict[str, Any], n: int, option: str, path: Path) -> list[Any]:
-    """An array of the same file, or a file of its own; None for what is missing."""
-    values = vectors[name] if name in vectors else _beside(name, list(vectors), n, option, path)
+    """Return a vector of the same file or of another one; None for missing values."""
+    values = vectors[name] if name in vectors else _from_file(name, list(vectors), n, option, path)
     if values.dtype.kind == "S":
         values = np.char.decode(values, "utf-8")
     return [None if v in ("", None) or v != v else v for v in values]
 
 
-def _beside(name: str, inside: list[str], n: int, option: str, path: Path) -> np.ndarray:
-    beside = Path(name)
-    if not beside.is_file():
+def _from_file(name: str, inside: list[str], n: int, option: str, path: Path) -> np.ndarray:
+    other = Path(name)
+    if not other.is_file():
         there = f"; vectors of {n} values in it: {some(inside)}" if inside else ""
         raise TableError(
             f"{option} {name} must name a vector in {path}, or a file with one value for each row "
             f"(.npy, or text with a line for each){there}"
         )
-    if beside.suffix.lower() == ".npy":
-        values: np.ndarray = _load(beside)
+    if other.suffix.lower() == ".npy":
+        values: np.ndarray = _load(other)
     else:
         try:
-            text = beside.read_text(encoding="utf-8-sig").splitlines()
+            text = other.read_text(encoding="utf-8-sig").splitlines()
         except UnicodeDecodeError as error:
             raise TableError(
                 f"{option} {name} must be an .npy file, or text in UTF-8 ({error.reason} at byte "
@@ -209,7 +209,7 @@ def _beside(name: str, inside: list[str], n: int, option: str, path: Path) -> np
             text.pop()
         values = np.array([line.strip() for line in text], dtype=object)
     if values.shape != (n,):
-        hint = "; leave out its first line, if that is a name" * (values.shape == (n + 1,))
+        hint = "; remove its first line if that is a header" * (values.shape == (n + 1,))
         raise TableError(
             f"{option} {name} must have one value for each of {n} rows of {path}; it has shape "
             f"{values.shape}{hint}"
@@ -218,12 +218,12 @@ def _beside(name: str, inside: list[str], n: int, option: str, path: Path) -> np
 
 
 def _choose(X: Any, names: Any, chosen: Chosen, path: Path) -> tuple[Any, Any, tuple]:
-    """The columns that are features."""
+    """Return the columns that are features, their names, and the columns not used."""
     if names is None:
         if chosen.drop:
-            raise TableError(f"{path} has no names of columns, so none can be dropped by --drop")
+            raise TableError(f"{path} has no column names, so --drop cannot be used")
         return X, None, ()
-    # Labels and ids stand beside these columns, and may be called as one of them.
+    # Labels and ids are separate vectors, which may have the name of a column.
     chosen = dataclasses.replace(chosen, label=None, ids=None)
     chosen_names, passed_over = features(list(names), chosen, path)
     position = {name: i for i, name in enumerate(map(str, names))}

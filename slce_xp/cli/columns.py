@@ -1,6 +1,6 @@
-"""Columns made ready for a fit: missing values filled, spreads made equal.
+"""Imputation and scaling of columns.
 
-For arrays, sparse matrices in compressed rows, and whatever gives rows ``X[i:j]``.
+For arrays, sparse matrices in compressed rows, and row-sliceable objects.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ _BLOCK_BYTES = 2**24
 
 
 class Statistics(NamedTuple):
-    """Of the columns of a matrix, all of shape (d,).
+    """Statistics of the columns of a matrix, all of shape (d,).
 
     Attributes
     ----------
     missing : numpy.ndarray of int
-        How many values there are not.
+        The number of missing values.
     mean, std : numpy.ndarray
-        Of the values that there are; the spread counts a missing one as the mean. It is 0 for
+        Mean of the present values, and standard deviation with the mean for missing ones: 0 for
         constants, and infinite for numbers too large to be squared.
     """
 
@@ -32,13 +32,9 @@ class Statistics(NamedTuple):
     std: np.ndarray
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def statistics(X: Any) -> Statistics:
-    """Two passes, so that columns far from zero keep their digits."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        return _statistics(X)
-
-
-def _statistics(X: Any) -> Statistics:
+    """Compute statistics in two passes, so that columns far from zero keep their digits."""
     n, d = X.shape
     missing, total = np.zeros(d, dtype=np.int64), np.zeros(d)
     for block in _blocks(X):
@@ -50,23 +46,14 @@ def _statistics(X: Any) -> Statistics:
     for block in _blocks(X):
         squares += _present_sums(block, lambda values, centre: (values - centre) ** 2, mean)[1]
     std = np.sqrt(squares / max(n, 1))
-    # What the rounding of the mean leaves of a constant is no spread.
+    # Rounding of the mean leaves a residue of constants.
     return Statistics(missing, mean, np.where(std < n * np.finfo(float).eps * abs(mean), 0.0, std))
 
 
 def prepared(X: Any, fill: np.ndarray | None = None, scale: np.ndarray | None = None) -> Any:
-    """X with `fill` for what is missing, divided by `scale`; X itself where there is neither.
+    """Return X with missing values replaced by `fill`, divided by `scale`; X itself for neither.
 
-    Parameters
-    ----------
-    X : array, sparse matrix or object with rows, shape (n, d)
-        Never changed.
-    fill, scale : numpy.ndarray, shape (d,), optional
-
-    Returns
-    -------
-    array, sparse matrix or object with rows, shape (n, d)
-        Of the same kind: rows that are read are made ready as they come.
+    The result is of the same kind; rows that are read in blocks are changed as they are read.
     """
     if fill is None and scale is None:
         return X
@@ -78,22 +65,19 @@ def prepared(X: Any, fill: np.ndarray | None = None, scale: np.ndarray | None = 
     return _PreparedRows(X, fill, scale)
 
 
-def only(X: Any, columns: np.ndarray | None) -> Any:
-    """Some columns of X, by position and in this order; all of them for None."""
-    if columns is None:
-        return X
-    return (
-        X[:, columns] if _backend.is_sparse(X) or type(X) is np.ndarray else _ChosenRows(X, columns)
-    )
+def only(X: Any, columns: np.ndarray) -> Any:
+    """Return some columns of X, by position and in this order."""
+    in_memory = _backend.is_sparse(X) or type(X) is np.ndarray
+    return X[:, columns] if in_memory else _ChosenRows(X, columns)
 
 
 def spread(std: np.ndarray) -> np.ndarray:
-    """What to divide by for a spread of one: a column that does not vary stays as it is."""
+    """Return divisors that give unit standard deviations; 1 for constant columns."""
     return np.where(std > 0, std, 1.0)
 
 
 class _Rows:
-    """Rows of something, changed as they come."""
+    """Row-sliceable object whose rows are changed as they are read."""
 
     def __init__(self, rows: Any, shape: tuple[int, int]) -> None:
         self._rows = rows
@@ -123,14 +107,14 @@ class _ChosenRows(_Rows):
 
 
 def _float_of(dtype: np.dtype) -> np.dtype:
-    """What a fit computes such numbers in."""
+    """Return the dtype in which a fit computes such numbers."""
     return np.result_type(dtype, np.float32 if dtype.kind == "f" else np.float64)
 
 
 def _ready(
     values: np.ndarray, columns: Any, fill: np.ndarray | None, scale: np.ndarray | None
 ) -> np.ndarray:
-    """Values of these columns; the last axis goes over columns."""
+    """Impute and scale values of these columns, along the last axis."""
     out: np.ndarray = values.astype(_float_of(values.dtype))  # a copy, always
     if fill is not None:
         np.copyto(out, fill[columns].astype(out.dtype), where=np.isnan(out))
@@ -143,11 +127,11 @@ def _blocks(X: Any) -> Iterator[Any]:
     n, d = X.shape
     rows = max(1, _BLOCK_BYTES // max(1, 8 * d))
     if _backend.is_sparse(X):
-        rows = n or 1  # its sums make nothing larger than its values
+        rows = n or 1  # its sums need no temporary larger than its values
     for start in range(0, n, rows):
         block = X[start : start + rows]
         if _backend.is_sparse(block):
-            if not block.has_canonical_format:  # an entry may be stored as a sum of several
+            if not block.has_canonical_format:  # an entry may be the sum of several stored ones
                 block = block.copy()
                 block.sum_duplicates()
             yield block
@@ -156,7 +140,7 @@ def _blocks(X: Any) -> Iterator[Any]:
 
 
 def _present_sums(block: Any, term: Any, centre: np.ndarray | None = None) -> tuple[Any, Any]:
-    """How many values of each column are there, and the sums of a term of theirs."""
+    """Return the number of present values in each column, and the sums of a term over them."""
     n, d = block.shape
     if centre is None:
         centre = np.zeros(d)
@@ -168,6 +152,6 @@ def _present_sums(block: Any, term: Any, centre: np.ndarray | None = None) -> tu
     values = term(block.data[there].astype(float), centre[columns])
     stored = np.bincount(block.indices, minlength=d)
     missing = stored - np.bincount(columns, minlength=d)
-    # What is not stored is zero.
+    # Entries that are not stored are zero.
     sums = np.bincount(columns, weights=values, minlength=d)
     return n - missing, sums + (n - stored) * term(np.zeros(d), centre)

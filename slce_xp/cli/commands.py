@@ -1,4 +1,4 @@
-"""What each subcommand does, given its options."""
+"""The subcommands."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from typing import Any
 import numpy as np
 
 import slce_xp
-from slce_xp import _backend
+from slce_xp import _parameters
 from slce_xp.cli import columns, outputs
 from slce_xp.cli.outputs import Outputs
 from slce_xp.cli.reading import read
 from slce_xp.cli.table import Chosen, Table, TableError, as_labels, drop_option, some
 
-MOST_TOLD = 12  # classes, and components, that are printed
-LONG_FIT = 10**8  # entries of X from which on a bar is worth its line
-UNLIKE = 100  # times one column's spread that another's hardly has in the same unit
+MOST_SHOWN = 12  # classes, and components, that are printed
+LONG_FIT = 10**8  # entries of X from which on a progress bar is shown
+UNLIKE = 100  # ratio of the spreads of two columns that suggests different units
 
 
 def _fit(arguments: argparse.Namespace) -> None:
@@ -31,54 +31,47 @@ def _fit(arguments: argparse.Namespace) -> None:
     for option, kinds in (
         ("model", (".npz",)),
         ("embedding", outputs.EMBEDDINGS),
-        ("plot", (*outputs.PICTURES, ".html")),
+        ("plot", outputs.PLOTS),
         ("loadings", outputs.TABLES),
     ):
         files.check(option, kinds)
     if arguments.backend or arguments.device:
-        _backend.find_place(arguments.backend or "numpy", arguments.device)  # before any work
-    step = _steps()
-    table = _read(arguments, step, tuple(arguments.drop))
+        _parameters.named_place(arguments.backend or "numpy", arguments.device)  # before any work
+    table = _read(arguments, tuple(arguments.drop))
     table, unlabeled = _labelled(table, arguments)
     facts = _facts(table, arguments)
     fill = facts.mean if facts is not None and facts.missing.any() else None
     scale = columns.spread(facts.std) if facts is not None and arguments.scale else None
     n, d = table.X.shape
-    step(f"fitting {n} samples of {d} features")
-    how = {
-        "backend": arguments.backend,
-        "device": arguments.device,
-        "solver": arguments.solver,
-        "max_memory": arguments.max_memory,
-    }
+    _step(f"fitting {n} samples of {d} features")
+    names = ("backend", "device", "solver", "max_memory")
+    how = {name: getattr(arguments, name) for name in names}
     X = columns.prepared(table.X, fill, scale)
     model = slce_xp.fit(
         X,
         table.labels,
         arguments.components,
         unlabeled=unlabeled,
-        progress=_shows_bar() and n * d >= LONG_FIT,
+        progress=n * d >= LONG_FIT and _is_watched() and bool(importlib.util.find_spec("tqdm")),
         **how,
     ).to("numpy")
     Z = model.transform(X)
     del X
     model = _completed(model, table, scale)
-    _tell_units(facts, table, arguments)
-    _tell_numbers(table)
-    _tell_data(table, arguments)
+    _note_units(facts, table, arguments)
+    _note_row_numbers(table)
+    _note_other_data(table, arguments)
     if 2 * len(model.classes) > n:
         _note(
             f"{arguments.label!r} has {len(model.classes)} classes of {n} samples; is it a label?"
         )
-    print(model)
-    _print_classes(model)
-    _print_top(model, arguments.top)
-    _print_accuracy(table, model, arguments, how, step)
+    _print_model(model, arguments.top)
+    _print_accuracy(table, model, arguments, how)
     _check_drawable(model, arguments)
     for path, writing in (
         (arguments.model, lambda path: model.save(path)),
         (arguments.embedding, lambda path: outputs.write_embedding(path, Z, table, arguments)),
-        (arguments.plot, lambda path: outputs.write_picture(path, Z, table, model)),
+        (arguments.plot, lambda path: outputs.write_plot(path, Z, table, model)),
         (arguments.loadings, lambda path: outputs.write_loadings(path, model)),
     ):
         if path is not None:
@@ -88,18 +81,17 @@ def _fit(arguments: argparse.Namespace) -> None:
 def _transform(arguments: argparse.Namespace) -> None:
     files = Outputs(arguments)
     files.check("output", outputs.EMBEDDINGS)
-    files.check("plot", (*outputs.PICTURES, ".html"))
+    files.check("plot", outputs.PLOTS)
     model = _load(arguments.model)
     _check_drawable(model, arguments)
-    step = _steps()
-    table = _read(arguments, step, features=model.feature_names)
+    table = _read(arguments, features=model.feature_names)
     if table.X.shape[1] != model.n_features:
         raise TableError(
             f"{arguments.table} must have {model.n_features} columns, as many as the model's "
             f"features; it has {table.X.shape[1]}. Give it the columns of the fit, in their order"
         )
     fill = model.mean if arguments.impute else None
-    step(f"embedding {table.X.shape[0]} samples")
+    _step(f"embedding {table.X.shape[0]} samples")
     with np.errstate(invalid="ignore"):
         Z = model.transform(columns.prepared(table.X, fill))
     wrong = np.flatnonzero(~np.isfinite(Z).all(axis=1))
@@ -111,7 +103,7 @@ def _transform(arguments: argparse.Namespace) -> None:
             f"{wrong[0] + 1}, hold values that are infinite or missing; correct them, or fill "
             "missing ones: --impute mean"
         )
-    _tell_data(table, arguments)
+    _note_other_data(table, arguments)
     if table.passed_over:
         print(f"ignored: {some(table.passed_over)} (no features of the model)")
     n, k = Z.shape
@@ -120,34 +112,23 @@ def _transform(arguments: argparse.Namespace) -> None:
     )
     files.write(arguments.output, lambda path: outputs.write_embedding(path, Z, table, arguments))
     if arguments.plot is not None:
-        files.write(arguments.plot, lambda path: outputs.write_picture(path, Z, table, model))
+        files.write(arguments.plot, lambda path: outputs.write_plot(path, Z, table, model))
 
 
 def _inspect(arguments: argparse.Namespace) -> None:
-    model = _load(arguments.model)
-    print(model)
-    _print_classes(model)
-    _print_top(model, arguments.top)
+    _print_model(_load(arguments.model), arguments.top)
 
 
 def _plan(arguments: argparse.Namespace) -> None:
-    plan = slce_xp.plan(
-        arguments.samples,
-        arguments.features,
-        arguments.classes,
-        arguments.components,
-        dtype=arguments.dtype,
-        max_memory=arguments.max_memory,
-        machine_memory=arguments.machine_memory,
-    )
-    print(plan)
+    size = (arguments.samples, arguments.features, arguments.classes, arguments.components)
+    memory = {"max_memory": arguments.max_memory, "machine_memory": arguments.machine_memory}
+    print(slce_xp.plan(*size, dtype=arguments.dtype, **memory))
 
 
 def _demo(arguments: argparse.Namespace) -> None:
     from slce_xp import demo
 
-    files = Outputs(arguments)
-    files.check("output", outputs.PICTURES)
+    Outputs(arguments).check("output", outputs.IMAGES)
     demo.main(["--output", str(arguments.output)])
 
 
@@ -158,22 +139,19 @@ def _info(arguments: argparse.Namespace) -> None:
         print(line)
 
 
-# ---------------------------------------------------------------- a table made ready
+# ---------------------------------------------------------------- the table
 
 
 def _read(
-    arguments: argparse.Namespace,
-    step: Callable[[str], None],
-    drop: tuple[str, ...] = (),
-    features: np.ndarray | None = None,
+    arguments: argparse.Namespace, drop: tuple[str, ...] = (), features: np.ndarray | None = None
 ) -> Table:
-    step(f"reading {arguments.table}")
+    _step(f"reading {arguments.table}")
     chosen = Chosen(arguments.label, arguments.id, drop, features, arguments.data, arguments.stream)
     return read(arguments.table, chosen)
 
 
 def _labelled(table: Table, arguments: argparse.Namespace) -> tuple[Table, str | None]:
-    """The table with samples that have no label as the user wants them, and what marks them."""
+    """Return the table with unlabelled samples kept or dropped, and the mark of those kept."""
     there = table.is_labelled
     count = len(there) - int(there.sum())
     if count == len(there):
@@ -201,26 +179,26 @@ def _check_classes(table: Table, arguments: argparse.Namespace) -> None:
     classes = {label for label in table.labels if label is not None}
     if len(classes) == 1:
         raise TableError(
-            f"{arguments.table}: {arguments.label!r} must tell at least two classes apart; it says "
-            f"{str(classes.pop())!r} of all samples. Name another --label"
+            f"{arguments.table}: {arguments.label!r} must have at least two classes; it has only "
+            f"{str(classes.pop())!r}. Name another --label"
         )
     count = int(table.is_labelled.sum())
     if len(classes) == count > 2:
         raise TableError(
-            f"{arguments.table}: {arguments.label!r} must name the classes of samples; it gives "
-            f"each of {count} rows one of its own. Name another --label, or transpose a table with "
-            "samples in columns"
+            f"{arguments.table}: {arguments.label!r} must name the classes of samples; each of "
+            f"{count} rows has its own. Name another --label, or transpose a table with samples in "
+            "columns"
         )
 
 
 def _facts(table: Table, arguments: argparse.Namespace) -> columns.Statistics | None:
-    """What there is in the columns, all of which can be used for a fit."""
+    """Return statistics of the columns, after checking that all can be used for a fit."""
     if not (table.in_memory or arguments.impute or arguments.scale):
-        return None  # it would be a reading of its own, for what the fit finds out as well
+        return None  # it would take another pass, and the fit checks this as well
     facts = columns.statistics(table.X)
     for wrong, what in (
         (facts.missing == table.X.shape[0], "no value at all"),
-        (~np.isfinite(facts.std), "infinite values, or some that are too large to be squared"),
+        (~np.isfinite(facts.std), "values that are infinite or too large to be squared"),
     ):
         if wrong.any():
             names = _names_of(np.flatnonzero(wrong), table)
@@ -234,10 +212,10 @@ def _facts(table: Table, arguments: argparse.Namespace) -> columns.Statistics | 
     return facts
 
 
-def _tell_units(
+def _note_units(
     facts: columns.Statistics | None, table: Table, arguments: argparse.Namespace
 ) -> None:
-    """SLCE looks at distances: a column of large numbers outweighs all others."""
+    """Warn of columns in different units: SLCE depends on distances, so large numbers dominate."""
     if facts is None or arguments.scale or not facts.std.any():
         return
     std = facts.std
@@ -247,12 +225,12 @@ def _tell_units(
         names = _names_of(np.array([narrow, wide]), table)
         _note(
             f"columns spread very differently, from {std[narrow]:.2g} ({names[0]}) to "
-            f"{std[wide]:.2g} ({names[1]}), and wide ones decide; use --scale if units differ"
+            f"{std[wide]:.2g} ({names[1]}), and wide ones dominate; use --scale if units differ"
         )
 
 
-def _tell_numbers(table: Table) -> None:
-    """A column that counts the rows is a feature only in the letter, and often a strong one."""
+def _note_row_numbers(table: Table) -> None:
+    """Warn of a column of row numbers, which is hardly a feature, but often correlates."""
     X = table.X
     if type(X) is not np.ndarray or len(X) < 3:
         return
@@ -266,19 +244,17 @@ def _tell_numbers(table: Table) -> None:
         _note(f"{name!r} only numbers the rows, and is used as a feature{remedy}")
 
 
-def _tell_data(table: Table, arguments: argparse.Namespace) -> None:
-    """A model that was fitted to one matrix must not be used for another in silence."""
+def _note_other_data(table: Table, arguments: argparse.Namespace) -> None:
+    """Warn that the file has several matrices: the model holds for one of them."""
     if table.other_data:
         _note(f"{arguments.table} has several matrices; --data chooses {some(table.other_data)}")
 
 
 def _refuse_missing(facts: columns.Statistics, table: Table, arguments: argparse.Namespace) -> None:
-    where = np.flatnonzero(facts.missing)
-    if where.size:
-        counts = [
-            f"{name} ({facts.missing[i]})"
-            for name, i in zip(_names_of(where, table), where, strict=True)
-        ]
+    indices = np.flatnonzero(facts.missing)
+    if indices.size:
+        names = _names_of(indices, table)
+        counts = [f"{name} ({facts.missing[i]})" for name, i in zip(names, indices, strict=True)]
         shown = ", ".join(counts[:5]) + (f" and {len(counts) - 5} more" if len(counts) > 5 else "")
         raise TableError(
             f"{arguments.table}: missing values in {shown}; fill them with the means of their "
@@ -295,13 +271,13 @@ def _names_of(indices: np.ndarray, table: Table) -> list[str]:
 def _check_drawable(model: slce_xp.Model, arguments: argparse.Namespace) -> None:
     if arguments.plot is not None and not model.n_components:
         raise TableError(
-            "--plot: there are no components to draw, and nothing was written; fit with some, such "
+            "--plot: there are no components to draw, and nothing was written; request some, such "
             "as --components 2, or leave out --plot"
         )
 
 
 def _completed(model: slce_xp.Model, table: Table, scale: np.ndarray | None) -> slce_xp.Model:
-    """A model for the table as it is in its file, with names, and labels that can be saved."""
+    """Return the model for unscaled columns, with their names and with labels to be saved."""
     if scale is not None:
         model = model.unscaled(scale.astype(model.mean.dtype))
     classes = as_labels(list(model.classes))
@@ -314,42 +290,36 @@ def _load(path: Path) -> slce_xp.Model:
     try:
         return slce_xp.load(path)
     except PermissionError as error:
-        raise TableError(f"{path} may not be read ({error.strerror})") from error
+        raise TableError(f"{path} cannot be read ({error.strerror})") from error
     except (OSError, ValueError) as error:
         if "Upgrade" in str(error):
             raise
         raise TableError(
-            f"{path} is damaged or no model; a model is what slce-xp fit … --model FILE writes"
+            f"{path} is damaged or not a model; write one with slce-xp fit … --model FILE"
         ) from error
 
 
-# ---------------------------------------------------------------- what is printed
+# ---------------------------------------------------------------- results
 
 
-def _print_classes(model: slce_xp.Model) -> None:
-    told = [f"{c} ({count})" for c, count in zip(model.classes, model.counts, strict=True)]
-    more = f" and {len(told) - MOST_TOLD} more" if len(told) > MOST_TOLD else ""
-    print(f"  classes      {', '.join(told[:MOST_TOLD])}{more}")
-
-
-def _print_top(model: slce_xp.Model, top: int) -> None:
-    """The features of largest weight in each of the first components, by name."""
+def _print_model(model: slce_xp.Model, top: int) -> None:
+    """Print the model, its classes, and the features of largest weight in each component."""
+    print(model)
+    shown = [f"{c} ({count})" for c, count in zip(model.classes, model.counts, strict=True)]
+    more = f" and {len(shown) - MOST_SHOWN} more" if len(shown) > MOST_SHOWN else ""
+    print(f"  classes      {', '.join(shown[:MOST_SHOWN])}{more}")
     names = model.feature_names
-    for i in range(min(model.n_components, MOST_TOLD) if top else 0):
+    for i in range(min(model.n_components, MOST_SHOWN) if top else 0):
         weights = model.components[i]
         order = np.argsort(-np.abs(weights), kind="stable")[:top]
-        told = ", ".join(
+        largest = ", ".join(
             f"{f'feature {j + 1}' if names is None else names[j]} {weights[j]:+.3g}" for j in order
         )
-        print(f"  component {i + 1:<2} {told}")
+        print(f"  component {i + 1:<2} {largest}")
 
 
 def _print_accuracy(
-    table: Table,
-    model: slce_xp.Model,
-    arguments: argparse.Namespace,
-    how: dict[str, Any],
-    step: Callable[[str], None],
+    table: Table, model: slce_xp.Model, arguments: argparse.Namespace, how: dict[str, Any]
 ) -> None:
     if not arguments.folds:
         return
@@ -361,7 +331,7 @@ def _print_accuracy(
     elif importlib.util.find_spec("sklearn") is None:
         found = "it needs scikit-learn: pip install 'slce-xp[cli]'"
     else:
-        step("cross-validating")
+        _step("cross-validating")
         labelled = table.rows(table.is_labelled)
         assert labelled.labels is not None
         found = cross_validated(
@@ -384,22 +354,17 @@ def _print_accuracy(
         )
 
 
-# ---------------------------------------------------------------- while it works
+# ---------------------------------------------------------------- progress
 
 
 def _note(text: str) -> None:
     warnings.warn(text, stacklevel=3)
 
 
-def _steps() -> Callable[[str], None]:
-    """Tells what is being done to who watches, and nothing to a log."""
+def _step(text: str) -> None:
+    """Report a step on a terminal, and nothing to a log."""
     if _is_watched():
-        return lambda text: print(f"{text} …", file=sys.stderr)
-    return lambda text: None
-
-
-def _shows_bar() -> bool:
-    return _is_watched() and importlib.util.find_spec("tqdm") is not None
+        print(f"{text} …", file=sys.stderr)
 
 
 def _is_watched() -> bool:

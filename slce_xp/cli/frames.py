@@ -1,4 +1,4 @@
-"""Tables with names of columns: text and Parquet, by pandas."""
+"""Tables with column names: text and Parquet, read by pandas."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from slce_xp.cli.table import (
 
 
 class _Count(NamedTuple):
-    """How rows of a file are counted by who looks into it."""
+    """How rows of a file are numbered in messages."""
 
     word: str
     first: int
@@ -48,31 +48,30 @@ class _Count(NamedTuple):
 
 
 def read_text(path: Path, chosen: Chosen) -> Table:
-    """A table as spreadsheets and R write it."""
+    """Read a text table as written by spreadsheets and R."""
     pandas = library("pandas", f"{path} needs")
     try:
-        # A byte-order mark and ends of lines of any system are no part of the table.
+        # A byte-order mark and line ends of any system are not part of the table.
         opener: Any = gzip.open if is_packed(path) else open
         with opener(path, "rt", encoding="utf-8-sig", newline="") as file:
             separator, header, n_fields = _first_lines(file, path)
         _check_header(header if header[0] else header[1:], chosen, path)
-        # The index of a frame is a column without a name; names of R are not in the header.
+        # The index of a frame is an unnamed column; R omits it from the header.
         unnamed = n_fields - len(header)
         if unnamed > 1 or (unnamed == 1 and not header[0]):
             raise _too_many_fields(path)
         names = ["", *header] if unnamed == 1 else header
-        # Every column is named and none is an index: pandas need not guess, which each of its
-        # versions does in another way.
+        # Every column is named and none is an index: versions of pandas guess differently.
         read = functools.partial(
             pandas.read_csv, path, sep=r"\s+" if separator == " " else separator, header=0,
             names=names, index_col=False, low_memory=False,
             dtype=dict.fromkeys({chosen.label, chosen.ids, ""}.intersection(names), str),
             encoding="utf-8-sig", skipinitialspace=True,
         )  # fmt: skip
-        with warnings.catch_warnings():  # of columns that pandas would leave out
+        with warnings.catch_warnings():  # for columns that pandas would drop
             warnings.simplefilter("error", pandas.errors.ParserWarning)
             frame = read()
-        if separator == ";" and _text(frame):  # where a comma may stand for the point
+        if separator == ";" and _text(frame):  # the decimal separator may be a comma
             frame = min(frame, read(decimal=","), key=lambda frame: len(_text(frame)))
         if chosen.label in header:
             frame[chosen.label] = _whole_numbers(frame[chosen.label])
@@ -83,8 +82,8 @@ def read_text(path: Path, chosen: Chosen) -> Table:
     except (pandas.errors.ParserError, pandas.errors.ParserWarning) as error:
         detail = str(error).strip().rpartition("C error: ")[2]
         raise TableError(
-            f"{path} is no table: {detail[:1].lower()}{detail[1:]}. Give every line as many fields "
-            "as the first, and text with separators or quotes in it quotes"
+            f"{path} is not a table: {detail[:1].lower()}{detail[1:]}. Give every line as many "
+            "fields as the first, and quote text that contains separators or quotes"
         ) from error
     if unnamed == 1 and not (frame[""].is_unique and frame.iloc[:, -1].notna().any()):
         raise _too_many_fields(path)  # a first column or an empty last one, not names
@@ -95,7 +94,7 @@ def read_text(path: Path, chosen: Chosen) -> Table:
 
 
 def _whole_numbers(labels: Any) -> Any:
-    """Text as integers where nothing is lost by it: not 01, which may be another class than 1."""
+    """Convert text to integers if that is lossless: not 01, which may be another class than 1."""
     text = labels.dropna().str.strip()
     if not text.str.fullmatch(r"0|-?[1-9]\d{0,17}").all():
         return labels
@@ -103,19 +102,19 @@ def _whole_numbers(labels: Any) -> Any:
 
 
 def _first_lines(lines: Iterable[str], path: Path) -> tuple[str, list[str], int]:
-    """The separator, the names in the first line, and the number of fields in the second, or 0.
+    """Return the separator, the names in the first line, and the number of fields in the second.
 
-    Lines that are empty do not count.
+    Empty lines do not count; 0 fields if there is no second line.
     """
     lines = itertools.dropwhile(lambda line: not line.strip(), lines)
     first = next(lines, "")
     if not first:
-        raise TableError(f"{path} holds empty lines only; it must hold a table")
+        raise TableError(f"{path} holds only empty lines; it must hold a table")
     separator = "\t" if kind_of(path) == ".tsv" else max(",;\t", key=first.count)
     if separator not in first:
         separator = " "
     lines = itertools.chain([first], lines)
-    if separator == " ":  # no separator at the end of a line
+    if separator == " ":  # blanks at the end of a line are not separators
         lines = (line.rstrip() + "\n" for line in lines)
     rows = csv.reader(lines, delimiter=separator, skipinitialspace=True)
     header = [name.strip() for name in next(rows)]
@@ -127,9 +126,9 @@ def _no_utf8(path: Path, error: UnicodeDecodeError) -> TableError:
     start = error.object[:1000]
     is_utf16 = start[:2] in (b"\xff\xfe", b"\xfe\xff")
     if b"\0" in start and not is_utf16:
-        return TableError(f"{path} holds no text, whatever its name says; export the table as CSV")
+        return TableError(f"{path} is not a text file, despite its name; export the table as CSV")
     return TableError(
-        f"{path} must be text in UTF-8 ({error.reason} at byte {error.start}); save it so, or "
+        f"{path} must be text in UTF-8 ({error.reason} at byte {error.start}); save it as such, or "
         f"convert it, perhaps with: iconv -f {'UTF-16' if is_utf16 else 'LATIN1'} -t UTF-8 "
         f"{shlex.quote(str(path))} > new.csv"
     )
@@ -139,14 +138,14 @@ def _check_header(header: Sequence[str], chosen: Chosen, path: Path) -> None:
     check_distinct(header, path)
     if "" in header:
         raise TableError(
-            f"{path}: column {header.index('') + 1} has no name in the first line; name it, or end "
-            "no line with a separator"
+            f"{path}: column {header.index('') + 1} has no name in the first line; name it, or "
+            "remove separators at the ends of lines"
         )
     numbers = [name for name in header if _is_number(name)]
     if chosen.label not in (None, *header) and 2 * len(numbers) > len(header):
         raise TableError(
             f"{path} must name its columns in the first line, which holds numbers "
-            f"({some(numbers, 3)}); put names there"
+            f"({some(numbers, 3)}); add a line of names"
         )
 
 
@@ -161,7 +160,7 @@ def _is_number(text: str) -> bool:
 def _too_many_fields(path: Path) -> TableError:
     return TableError(
         f"{path} has more fields in its lines than names in the first line; name every column, "
-        "and end no line with a separator"
+        "and remove separators at the ends of lines"
     )
 
 
@@ -169,7 +168,7 @@ def _too_many_fields(path: Path) -> TableError:
 
 
 def read_parquet(path: Path, chosen: Chosen) -> Table:
-    """A table as data frames are kept."""
+    """Read a Parquet table."""
     pandas = library("pandas", f"{path} needs")
     parquet = library("pyarrow.parquet", f"{path} needs")
     try:
@@ -177,29 +176,29 @@ def read_parquet(path: Path, chosen: Chosen) -> Table:
         check_distinct(schema.names, path)
         frame = pandas.read_parquet(path, engine="pyarrow")
         if chosen.label in frame.columns and frame[chosen.label].dtype.kind == "f":
-            # pandas makes floats of integers with missing ones.
+            # pandas converts integers with missing values to floats.
             column = parquet.read_table(path, columns=[chosen.label]).column(chosen.label)
             frame[chosen.label] = column.to_pandas(integer_object_nulls=True).to_numpy()
-    except Exception as error:  # of whatever is inside
+    except Exception as error:  # depends on the contents
         if isinstance(error, (PermissionError, MemoryError, TableError)):
             raise
         raise damaged(path, ".parquet", error) from error
     frame.columns = [str(name) for name in frame.columns]
-    # An index is a column of the file, a mere count of rows is not. The frame does not tell them
-    # apart: pandas 3 holds many an index 1, 2, ... as a count.
+    # An index is a column of the file, a row count is not. The frame does not distinguish them:
+    # pandas 3 may hold an index 1, 2, ... as a count.
     index = (schema.pandas_metadata or {}).get("index_columns", [])
     has_row_names = any(isinstance(column, str) for column in index)
     return _from_frame(frame, has_row_names, path, chosen, _Count("row", 1))
 
 
-# ---------------------------------------------------------------- either
+# ---------------------------------------------------------------- both
 
 
 def _from_frame(
     frame: Any, has_row_names: bool, path: Path, chosen: Chosen, count: _Count
 ) -> Table:
     if not len(frame):
-        raise TableError(f"{path} has a header and no rows; a table has a row for each sample")
+        raise TableError(f"{path} has a header but no rows; a table has a row for each sample")
     if frame.index.name in {chosen.ids, chosen.label} - {None}:
         frame, has_row_names = frame.reset_index(), False
     names = [str(name) for name in frame.columns]
@@ -220,13 +219,13 @@ def _from_frame(
     if place is not None:
         raise TableError(
             f"{path}: column {chosen_names[place[1]]!r} is infinite in {count(place[0])}; "
-            "correct it, leave it empty for a missing value, or drop the column"
+            "correct it, leave it empty if it is missing, or drop the column"
         )
     return Table(np.ascontiguousarray(X), as_names(chosen_names), labels, ids, passed_over)
 
 
 def _refuse_transposed(frame: Any, label: str, path: Path) -> None:
-    """Genes in rows and samples in columns, as many tables of biology have them."""
+    """Raise TableError for genes in rows and samples in columns, as is common in biology."""
     if label not in frame.columns and (label in frame.index or (frame.iloc[:, 0] == label).any()):
         raise TableError(
             f"--label: {label!r} is a row of {path}, and samples must be in rows; transpose the "
@@ -235,23 +234,23 @@ def _refuse_transposed(frame: Any, label: str, path: Path) -> None:
 
 
 def sample_names(series: Any) -> np.ndarray:
-    """Text, empty where it is missing."""
+    """Return names as text, empty if missing."""
     names: np.ndarray = series.astype(str).to_numpy(dtype=object)
     return np.where(series.isna(), "", names)
 
 
 def class_labels(series: Any) -> np.ndarray:
-    """Labels, None for missing ones: numbers, or text without blanks around it."""
+    """Return labels as numbers or stripped text, None for missing ones."""
     missing = series.isna().to_numpy(dtype=bool)
     plain = (bool, int, float, np.number, np.bool)
-    exact = label_values(series)  # of whole numbers as categories a Series makes floats
+    exact = label_values(series)  # a Series converts categories of integers to floats
     found = exact if exact.dtype == object else series
     values = [v if isinstance(v, plain) else str(v).strip() or None for v in found]
     return as_labels([None if m else v for m, v in zip(missing, values, strict=True)])
 
 
 def _first_infinite(X: np.ndarray) -> tuple[int, int] | None:
-    """Row and column of an entry that is infinite, if there is one."""
+    """Return row and column of the first infinite entry, if any."""
     for start in range(0, X.shape[0], 1024):
         found = np.argwhere(np.isinf(X[start : start + 1024]))
         if found.size:
@@ -260,7 +259,7 @@ def _first_infinite(X: np.ndarray) -> tuple[int, int] | None:
 
 
 def _text(frame: Any) -> list[str]:
-    """Columns that are no numbers and not empty."""
+    """Return the columns that are neither numbers nor empty."""
     is_number = library("pandas", "the table needs").api.types.is_numeric_dtype
     text = [name for name, kind in frame.dtypes.items() if not is_number(kind)]
     return [name for name in text if not frame[name].isna().all()]
@@ -273,7 +272,7 @@ def _refuse_text(frame: Any, path: Path, count: _Count) -> None:
     pandas = library("pandas", f"{path} needs")
     column = frame[text[0]].reset_index(drop=True)
     wrong = column[pandas.to_numeric(column.astype(str), errors="coerce").isna() & column.notna()]
-    are_numbers = not len(wrong)  # kept as text, or as decimals
+    are_numbers = not len(wrong)  # stored as text or as decimals
     if are_numbers:
         wrong = column.dropna()
     where = f"{str(wrong.iloc[0])!r} in {count(int(wrong.index[0]))}"
@@ -281,10 +280,10 @@ def _refuse_text(frame: Any, path: Path, count: _Count) -> None:
     if few:
         where = f"{len(wrong)} of {len(column)} rows, {where}"
     correct = "store them as floats, or " if are_numbers else "correct these, or " if few else ""
-    more = f" and so on for {len(text) - 5} more" if len(text) > 5 else ""
+    more = f" and {len(text) - 5} more" if len(text) > 5 else ""
     one = len(text) == 1
     ids = [name for name in text if frame[name].is_unique]
-    as_ids = f", or let {ids[0]!r} name the samples: --id {shlex.quote(ids[0])}" if ids else ""
+    as_ids = f", or use {ids[0]!r} as sample names: --id {shlex.quote(ids[0])}" if ids else ""
     kind = f"numbers as {column.dtype}" if are_numbers else "text"
     raise TableError(
         f"{path}: column{'s' * (not one)} {some(text)} hold{'s' * one} {kind} ({where}), and "

@@ -1,4 +1,4 @@
-"""What a bug report needs: versions, devices, BLAS and threads, memory."""
+"""System information for bug reports: versions, devices, BLAS and threads, memory."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "CUDA_
 
 
 def lines() -> Iterator[str]:
-    """The report, line by line."""
+    """Yield the lines of the report."""
     yield f"slce_xp    {slce_xp.__version__}"
     yield f"Python     {platform.python_version()}"
     yield f"system     {platform.platform()}"

@@ -14,15 +14,15 @@ from slce_xp._planning import sizes
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        """In one line: the usage of a command with many options hides what is wrong."""
+        """Exit with a message of one line, without the long usage."""
         self.exit(2, f"{self.prog}: error: {message}; see {self.prog} --help\n")
 
 
 def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
-    """The arguments of the process, or those given; the subcommand is in `command`."""
+    """Parse the arguments of the process, or those given; `command` is the subcommand."""
     top, commands = _parsers()
     arguments, unknown = top.parse_known_args(argv)
-    if unknown:  # the subcommand's help has its options
+    if unknown:  # by the subcommand, whose help lists its options
         command = commands[arguments.command]
         known = command.format_usage().replace("[", " ").split()
         close = difflib.get_close_matches(unknown[0], [k for k in known if k.startswith("--")], n=1)
@@ -32,27 +32,27 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def _parsers() -> tuple[_Parser, dict[str, _Parser]]:
-    """Of the command, and of its subcommands."""
+    """Return the parsers of the command and of its subcommands."""
     top = _Parser(
         prog="slce-xp",
         description="Supervised linear dimensionality reduction (SLCE): the directions in which "
         "samples come closest to the centroids of their classes.",
-        epilog="slce-xp COMMAND --help tells more of each.",
+        epilog="See slce-xp COMMAND --help for the options of each.",
     )
     top.add_argument("--version", action="version", version=f"slce-xp {slce_xp.__version__}")
     commands = top.add_subparsers(metavar="COMMAND", required=True, dest="command")
     _fit_parser(commands)
     _transform_parser(commands)
-    inspect = _command(commands, "inspect", "what a model holds, and the features that drive it")
+    inspect = _command(commands, "inspect", "show a model and its most important features")
     inspect.add_argument("model", type=Path, metavar="MODEL", help="a file that fit --model wrote")
-    _add_top(inspect)
+    _add(inspect, "--top")
     _plan_parser(commands)
-    demo = _command(commands, "demo", "fit handwritten digits and draw them beside PCA")
+    demo = _command(commands, "demo", "fit handwritten digits and plot them next to PCA")
     demo.add_argument(
-        "-o", "--output", type=Path, default=Path("demo.png"), help="the picture (%(default)s)"
+        "-o", "--output", type=Path, default=Path("demo.png"), help="the plot (%(default)s)"
     )
-    _add_force(demo)
-    _command(commands, "info", "versions, devices, BLAS and threads, for a bug report")
+    _add(demo, "--force")
+    _command(commands, "info", "show versions, devices, BLAS and threads, for a bug report")
     return top, commands.choices
 
 
@@ -72,7 +72,7 @@ def _fit_parser(commands: Any) -> None:
     parser = _command(
         commands,
         "fit",
-        "fit a table with a column of classes; print, write and draw what was found",
+        "fit a table with a column of classes; print, save and plot the results",
         epilog="""\
 tables:
   .csv .tsv .txt      names of columns in the first line; an unnamed first
@@ -81,8 +81,8 @@ tables:
   .h5ad               --label and --id name columns of obs, --data a layer
   .npy                --label and --id name files: .npy, or text with a line
                       for each sample
-  .npz .h5 .hdf5      --data names the matrix (X), --label and --id vectors
-                      beside it; feature_names, if there, the columns
+  .npz .h5 .hdf5      --data names the matrix (X), --label and --id vectors;
+                      a vector feature_names names the columns
 
 example:
   slce-xp fit wine.csv --label cultivar --id bottle --impute mean --scale \\
@@ -93,12 +93,12 @@ example:
     parser.add_argument(
         "--label", required=True, metavar="COLUMN", help="the column with the class of each sample"
     )
-    _add_components(parser)
+    _add(parser, "--components")
     columns_ = parser.add_argument_group("columns")
     columns_.add_argument("--id", metavar="COLUMN", help="the column that names the samples")
     columns_.add_argument(
         "--drop", action="append", default=[], metavar="COLS",
-        help="columns to leave out, with commas between them; may be repeated",
+        help="columns to leave out, separated by commas; may be repeated",
     )  # fmt: skip
     columns_.add_argument(
         "--impute", choices=["mean"], help="fill missing values with the mean of their column"
@@ -109,10 +109,10 @@ example:
     )  # fmt: skip
     columns_.add_argument(
         "--unlabeled", choices=["drop", "use"],
-        help="what to do with samples that have no label: leave them out, or let them add their "
-        "own reconstruction, as in PCA (default: refuse)",
+        help="what to do with samples that have no label: drop them, or add their own "
+        "reconstruction to the loss, as in PCA (default: raise an error)",
     )  # fmt: skip
-    _add_data(columns_)
+    _add(columns_, "--data")
     outputs = parser.add_argument_group("outputs")
     outputs.add_argument(
         "--model", type=Path, metavar="FILE", help="the model (.npz), for transform and inspect"
@@ -121,19 +121,19 @@ example:
         "--embedding", type=Path, metavar="FILE",
         help="a row for each sample (.csv, .tsv, .parquet, .npy)",
     )  # fmt: skip
-    _add_plot(outputs)
+    _add(outputs, "--plot")
     outputs.add_argument(
         "--loadings", type=Path, metavar="FILE",
         help="the weight of each feature in each component (.csv, .tsv, .parquet)",
     )  # fmt: skip
-    _add_top(outputs)
+    _add(outputs, "--top")
     outputs.add_argument(
         "--folds", type=_folds, default=5, metavar="N",
-        help="cross-validate 5 nearest neighbours in the embedding and in PCA's; 0: do not "
+        help="cross-validate 5 nearest neighbours in the embeddings of SLCE and PCA; 0: skip "
         "(%(default)s)",
     )  # fmt: skip
-    _add_force(outputs)
-    work = parser.add_argument_group("work")
+    _add(outputs, "--force")
+    work = parser.add_argument_group("computation")
     work.add_argument(
         "--backend",
         choices=["numpy", "cupy", "torch", "jax"],
@@ -144,8 +144,7 @@ example:
         "--solver", default="auto", choices=["auto", "scatter", "gram", "krylov"],
         help="the form of the eigenproblem (%(default)s)",
     )  # fmt: skip
-    _add_max_memory(work)
-    _add_stream(work)
+    _add(work, "--max-memory", "--stream")
 
 
 def _transform_parser(commands: Any) -> None:
@@ -153,8 +152,7 @@ def _transform_parser(commands: Any) -> None:
         commands,
         "transform",
         "embed the samples of another table with a model",
-        epilog="Columns are found by their names, where table and model have some;\n"
-        "others are ignored.",
+        epilog="Columns are matched by name, if table and model have names;\nothers are ignored.",
     )
     parser.add_argument("model", type=Path, metavar="MODEL", help="a file that fit --model wrote")
     parser.add_argument("table", type=Path, metavar="TABLE", help="a table as fit takes it")
@@ -162,79 +160,37 @@ def _transform_parser(commands: Any) -> None:
         "-o", "--output", type=Path, required=True, metavar="FILE",
         help="the embedding (.csv, .tsv, .parquet, .npy)",
     )  # fmt: skip
-    _add_plot(parser)
+    _add(parser, "--plot")
     parser.add_argument("--id", metavar="COLUMN", help="a column to copy: the names of the samples")
     parser.add_argument("--label", metavar="COLUMN", help="a column to copy: their classes")
     parser.add_argument(
         "--impute", choices=["mean"],
         help="fill missing values with the means of the samples that the model was fitted to",
     )  # fmt: skip
-    _add_data(parser)
-    _add_stream(parser)
-    _add_force(parser)
+    _add(parser, "--data", "--stream", "--force")
 
 
 def _plan_parser(commands: Any) -> None:
-    parser = _command(
-        commands, "plan", "how data of a size would be fitted: the form, its work, its bytes"
-    )
+    parser = _command(commands, "plan", "estimate the work and memory of a fit, without data")
     parser.add_argument("--samples", type=_count, required=True, metavar="N", help="rows")
     parser.add_argument("--features", type=_count, required=True, metavar="D", help="columns")
     parser.add_argument("--classes", type=_count, required=True, metavar="K", help="of the rows")
-    _add_components(parser)
+    _add(parser, "--components")
     parser.add_argument(
         "--dtype", default="float64", choices=["float32", "float64"],
-        help="the kind of the numbers (%(default)s)",
+        help="the dtype (%(default)s)",
     )  # fmt: skip
-    _add_max_memory(parser)
+    _add(parser, "--max-memory")
     parser.add_argument(
         "--machine-memory", type=_size, metavar="SIZE",
-        help="what a machine has: advises memory, blocks of a file, or a cluster",
+        help="memory of a machine: recommends memory, blocks of a file, or a cluster",
     )  # fmt: skip
 
 
-def _add_components(parser: Any) -> None:
-    parser.add_argument(
-        "--components", type=_components, metavar="K",
-        help="how many components; 'positive' for those that lower the loss "
-        "(default: number of classes - 1)",
-    )  # fmt: skip
-
-
-def _add_data(parser: Any) -> None:
-    parser.add_argument("--data", metavar="NAME", help="which matrix of a file with several")
-
-
-def _add_plot(parser: Any) -> None:
-    parser.add_argument(
-        "--plot", type=Path, metavar="FILE",
-        help="a picture of it (.png, .svg, .pdf), or .html to hover over samples",
-    )  # fmt: skip
-
-
-def _add_max_memory(parser: Any) -> None:
-    parser.add_argument(
-        "--max-memory", type=_size, metavar="SIZE",
-        help="what a fit may take beside the data, such as 2GB",
-    )  # fmt: skip
-
-
-def _add_top(parser: Any) -> None:
-    parser.add_argument(
-        "--top", type=_count, default=5, metavar="N",
-        help="features to print for each component (%(default)s)",
-    )  # fmt: skip
-
-
-def _add_force(parser: Any) -> None:
-    parser.add_argument("--force", action="store_true", help="replace files that exist")
-
-
-def _add_stream(parser: Any) -> None:
-    parser.add_argument(
-        "--stream", action="store_true",
-        help="read .npy, .h5 and .h5ad in blocks; by itself for files larger than half of memory",
-    )  # fmt: skip
+def _add(parser: Any, *names: str) -> None:
+    """Add options that several commands have."""
+    for name in names:
+        parser.add_argument(name, **_SHARED[name])
 
 
 def _components(text: str) -> int | str:
@@ -251,7 +207,7 @@ def _folds(text: str) -> int:
 
 def _number(text: str, least: int, other: str = "") -> int:
     try:
-        number = float(text)  # 1e6 is one, too
+        number = float(text)  # accepts 1e6
         if number == int(number) >= least:
             return int(number)
     except (OverflowError, ValueError):
@@ -264,3 +220,30 @@ def _size(text: str) -> int | None:
         return sizes.parse_bytes(text, "it")
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
+
+
+_SHARED: dict[str, dict[str, Any]] = {
+    "--components": {
+        "type": _components, "metavar": "K",
+        "help": "how many components; 'positive' for those that lower the loss "
+        "(default: number of classes - 1)",
+    },
+    "--data": {"metavar": "NAME", "help": "which matrix of a file with several"},
+    "--plot": {
+        "type": Path, "metavar": "FILE",
+        "help": "a plot of the embedding (.png, .svg, .pdf), or .html to hover over samples",
+    },
+    "--max-memory": {
+        "type": _size, "metavar": "SIZE",
+        "help": "memory limit of a fit in addition to the data, such as 2GB",
+    },
+    "--top": {
+        "type": _count, "default": 5, "metavar": "N",
+        "help": "features to print for each component (%(default)s)",
+    },
+    "--force": {"action": "store_true", "help": "replace files that exist"},
+    "--stream": {
+        "action": "store_true",
+        "help": "read .npy, .h5 and .h5ad in blocks; automatic for files above half of memory",
+    },
+}  # fmt: skip

@@ -1,4 +1,4 @@
-"""What the command writes: each file whole or not at all, and none over another unasked.
+"""Output files of the command: written completely or not at all, never overwritten unasked.
 
 The same call writes the same bytes: no times, no random names.
 """
@@ -22,18 +22,19 @@ from slce_xp.cli.table import Table, TableError, is_packed, kind_of, library
 
 TABLES = (".csv", ".tsv", ".parquet")
 EMBEDDINGS = (*TABLES, ".npy")
-PICTURES = (".png", ".svg", ".pdf")
-# What a kind of file cannot be written without.
+IMAGES = (".png", ".svg", ".pdf")
+PLOTS = (*IMAGES, ".html")
+# Libraries needed to write each kind of file.
 _NEEDED = {
     **dict.fromkeys((".csv", ".tsv"), ("pandas",)),
     ".parquet": ("pandas", "pyarrow"),
-    **dict.fromkeys(PICTURES, ("matplotlib",)),
+    **dict.fromkeys(IMAGES, ("matplotlib",)),
     ".html": ("plotly",),
 }
 
 
 class Outputs:
-    """Files to be written: refused before any work, and never over others unasked.
+    """Output files, checked before any work.
 
     Parameters
     ----------
@@ -49,7 +50,7 @@ class Outputs:
                 self._seen[getattr(arguments, name).resolve()] = "the input"
 
     def check(self, option: str, kinds: Sequence[str]) -> None:
-        """Refuse a file that cannot or must not be written."""
+        """Raise TableError for a file that cannot or must not be written."""
         path: Path | None = getattr(self._arguments, option)
         if path is None:
             return
@@ -62,7 +63,7 @@ class Outputs:
             raise TableError(f"{what} is {same} as well; choose another name")
         folder = path.parent
         if not folder.is_dir():
-            raise TableError(f"{what}: there is no folder {folder}; make it first")
+            raise TableError(f"{what}: there is no folder {folder}; create it first")
         if path.is_dir():
             raise TableError(f"{what} is a folder; name a file in it")
         if path.exists() and not self._arguments.force:
@@ -74,34 +75,33 @@ class Outputs:
             tempfile.TemporaryFile(dir=folder).close()
         except OSError as error:
             raise TableError(
-                f"{what}: nothing can be written into {folder} ({error.strerror}); choose another "
-                "folder"
+                f"{what}: folder {folder} is not writable ({error.strerror}); choose another one"
             ) from error
 
     def write(self, path: Path, writing: Callable[[Path], None]) -> None:
-        """Write one, and say so."""
+        """Write a file and report it."""
         try:
             writing(path)
         except OSError as error:
             raise TableError(
                 f"{path} could not be written ({error.strerror or error}); nothing of it is left. "
-                "Make room, or write elsewhere"
+                "Free some space, or write elsewhere"
             ) from error
         print(f"wrote {path}")
 
 
 def write_embedding(path: Path, Z: np.ndarray, table: Table, arguments: argparse.Namespace) -> None:
-    """A row for each sample: its name, its class, its components."""
+    """Write a row for each sample: its name, its class, its components."""
     if kind_of(path) == ".npy":
         Z = np.ascontiguousarray(Z)
         with _opened(path) as file:
             header = np.lib.format.header_data_from_array_1_0(Z)
             np.lib.format.write_array_header_1_0(file, header)
-            file.write(Z.tobytes())  # NumPy's own writing would not notice that a disk is full
+            file.write(Z.tobytes())  # ndarray.tofile does not report a full disk
         return
     axes = _by_component(Z.T)
-    # Names of columns are kept, those of arrays and files beside an array are none.
-    label, ids = ("label", "id")
+    # Column names are kept; names of arrays or of other files are not column names.
+    label, ids = "label", "id"
     if kind_of(arguments.table) in (".csv", ".tsv", ".txt", ".parquet", ".h5ad"):
         label, ids = arguments.label or label, arguments.id or ids
     found: dict[str, np.ndarray] = {}
@@ -113,15 +113,15 @@ def write_embedding(path: Path, Z: np.ndarray, table: Table, arguments: argparse
 
 
 def write_loadings(path: Path, model: slce_xp.Model) -> None:
-    """A row for each feature: its weight in each component."""
+    """Write a row for each feature: its weight in each component."""
     names = model.feature_names
     if names is None:
         names = np.arange(1, model.n_features + 1)
     _write_table(path, {"feature": names, **_by_component(model.components)})
 
 
-def write_picture(path: Path, Z: np.ndarray, table: Table, model: slce_xp.Model) -> None:
-    """The embedding as a picture, or as a page to hover over."""
+def write_plot(path: Path, Z: np.ndarray, table: Table, model: slce_xp.Model) -> None:
+    """Plot the embedding, as an image or as an interactive page."""
     from slce_xp import plot
 
     if kind_of(path) == ".html":
@@ -133,15 +133,12 @@ def write_picture(path: Path, Z: np.ndarray, table: Table, model: slce_xp.Model)
     import matplotlib
     from matplotlib.figure import Figure
 
-    figure = Figure()  # not pyplot's, which may want a screen
+    figure = Figure()  # not pyplot's, which may need a screen
     plot.points(Z, table.labels, classes=model.classes, ax=figure.subplots())
     kind = kind_of(path)[1:]
     undated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind)
     with _opened(path) as file, matplotlib.rc_context({"svg.hashsalt": "slce-xp"}):
         figure.savefig(file, format=kind, dpi=150, bbox_inches="tight", metadata=undated)
-
-
-# ---------------------------------------------------------------- of all
 
 
 def _write_table(path: Path, frame_columns: dict[str, np.ndarray]) -> None:
@@ -156,7 +153,7 @@ def _write_table(path: Path, frame_columns: dict[str, np.ndarray]) -> None:
 
 @contextlib.contextmanager
 def _opened(path: Path) -> Iterator[Any]:
-    """A file for bytes, which is there when all of them are."""
+    """Open a binary file that appears when it is complete."""
     with _files.whole_or_not_at_all(path) as temporary, temporary.open("xb") as file:
         if is_packed(path):
             with gzip.GzipFile("", "wb", fileobj=file, mtime=0) as packed:
@@ -166,12 +163,12 @@ def _opened(path: Path) -> Iterator[Any]:
 
 
 def _by_component(rows: Any) -> dict[str, Any]:
-    """What the columns of an embedding are called."""
+    """Name the columns of an embedding."""
     return {f"component_{i + 1}": row for i, row in enumerate(rows)}
 
 
 def _free(name: str, taken: dict[str, Any]) -> str:
-    """A name, changed where another column has it."""
+    """Return a name, with underscores appended until no other column has it."""
     while name in taken:
         name += "_"
     return name

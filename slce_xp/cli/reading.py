@@ -1,4 +1,4 @@
-"""Tables from files, by the endings of their names."""
+"""Reading of tables, by the suffix of the file."""
 
 from __future__ import annotations
 
@@ -11,33 +11,15 @@ from slce_xp.cli.frames import read_parquet, read_text
 from slce_xp.cli.table import Chosen, Table, TableError, is_packed, kind_of
 
 _READERS: dict[str, Callable[[Path, Chosen], Table]] = {
-    ".csv": read_text,
-    ".tsv": read_text,
-    ".txt": read_text,
-    ".parquet": read_parquet,
-    ".npy": read_npy,
-    ".npz": read_npz,
-    ".h5ad": read_h5ad,
-    ".h5": read_hdf5,
-    ".hdf5": read_hdf5,
-}
+    ".csv": read_text, ".tsv": read_text, ".txt": read_text, ".parquet": read_parquet,
+    ".npy": read_npy, ".npz": read_npz, ".h5ad": read_h5ad, ".h5": read_hdf5, ".hdf5": read_hdf5,
+}  # fmt: skip
 _IN_BLOCKS = (".npy", ".h5ad", ".h5", ".hdf5")
 _WITH_SEVERAL = (".npz", ".h5ad", ".h5", ".hdf5")
 
 
 def read(path: Path, chosen: Chosen) -> Table:
-    """The table in a file.
-
-    Parameters
-    ----------
-    path : Path
-    chosen : Chosen
-
-    Returns
-    -------
-    Table
-        With at least one row and one column.
-    """
+    """Read the table in a file, which has at least one row and one column."""
     if path.is_dir():
         raise TableError(f"{path} is a folder; name the table in it")
     if not path.exists():
@@ -59,12 +41,12 @@ def read(path: Path, chosen: Chosen) -> Table:
     try:
         table = _READERS[kind](path, chosen)
     except PermissionError as error:
-        raise TableError(f"{path} may not be read ({error.strerror})") from error
+        raise TableError(f"{path} cannot be read ({error.strerror})") from error
     n, d = table.X.shape
     if n == 0:
         raise TableError(f"{path} has no rows; a table has a row for each sample")
     if d == 0:
-        raise TableError(f"{path} has no columns left to be features; drop fewer")
+        raise TableError(f"{path} has no columns left as features; drop fewer")
     return table
 
 

@@ -1,7 +1,6 @@
-"""What a table of samples is, whatever file it comes from, and what is said where there is none.
+"""A table of samples, independent of its file format, and errors for unusable files.
 
-Knows names of columns and kinds of files, and no model. What is wrong is said in one sentence, with
-what to do about it.
+Messages are one sentence, with the remedy.
 """
 
 from __future__ import annotations
@@ -23,25 +22,25 @@ from slce_xp._data.labels import array_of
 
 
 class TableError(ValueError):
-    """A file that cannot be used as it is: the message names it, and the remedy."""
+    """A file that cannot be used as it is."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Chosen:
-    """What is wanted of a file.
+    """What to read from a file.
 
     Attributes
     ----------
     label, ids : str or None
-        The columns (or arrays, or a file beside an array) with classes and names of samples.
+        The columns, arrays or other files with classes and names of samples.
     drop : tuple of str
-        Columns that are no features; several may stand in one, with commas between them.
+        Columns that are not features; an entry may hold several, separated by commas.
     features : numpy.ndarray of str or None
-        The features, in this order; None: all columns that are nothing else.
+        The features, in this order; None: all other columns.
     data : str or None
         Which matrix of a file that holds several: a dataset, an array, a layer.
     stream : bool
-        Whether to read blocks of rows as they are needed, also of a file that fits into memory.
+        Whether to read blocks of rows as needed, even if the file fits into memory.
     """
 
     label: str | None = None
@@ -58,15 +57,15 @@ class Table:
 
     Attributes
     ----------
-    X : array, sparse matrix or object with rows, shape (n, d)
+    X : array, sparse matrix or row-sliceable object, shape (n, d)
     names : numpy.ndarray of str, shape (d,), or None
     labels : numpy.ndarray, shape (n,), or None
-        Objects with None where a label is missing, otherwise of one kind.
+        Objects with None for missing labels, otherwise of one kind.
     ids : numpy.ndarray of str, shape (n,), or None
     passed_over : tuple of str
-        Columns of which nothing was asked.
+        Columns that are not used.
     other_data : tuple of str
-        Further matrices of the file, where none was chosen.
+        Further matrices of the file, if none was chosen.
     """
 
     X: Any
@@ -78,17 +77,17 @@ class Table:
 
     @property
     def in_memory(self) -> bool:
-        """Whether X is here, and not read when it is needed."""
+        """Whether X is in memory, not read as needed."""
         return type(self.X) is np.ndarray or _backend.is_sparse(self.X)
 
     @property
     def is_labelled(self) -> np.ndarray:
-        """Which samples have a label, shape (n,)."""
+        """Mask of samples with a label, shape (n,)."""
         assert self.labels is not None
         return np.array([label is not None for label in self.labels])
 
     def rows(self, chosen: np.ndarray) -> Table:
-        """Some of the samples, in memory; the table itself where those are all."""
+        """Return some of the samples, in memory; the table itself if all are chosen."""
         if chosen.all():
             return self
         return dataclasses.replace(
@@ -103,23 +102,23 @@ class Table:
 
 
 def kind_of(path: Path) -> str:
-    """The ending that says what a file holds, below .gz."""
+    """Return the suffix that gives the file format, without .gz."""
     return (path.with_suffix("") if is_packed(path) else path).suffix.lower()
 
 
 def is_packed(path: Path) -> bool:
-    """Whether a file is compressed by gzip."""
+    """Whether a file is compressed by gzip, by its name."""
     return path.suffix.lower() == ".gz"
 
 
 def is_read_in_blocks(path: Path, chosen: Chosen) -> bool:
-    """Because it shall be, or would fill the memory."""
+    """Whether to read a file in blocks: on request, or if it is larger than half of memory."""
     memory = machine_memory()
     return chosen.stream or (memory is not None and path.stat().st_size > memory // 2)
 
 
 def machine_memory() -> int | None:
-    """Bytes of memory that this machine has, where the system tells."""
+    """Return the bytes of memory of this machine; None if unknown."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):
@@ -127,15 +126,15 @@ def machine_memory() -> int | None:
 
 
 def damaged(path: Path, kind: str, error: Exception) -> TableError:
-    """What to raise for a file that is not what its name says."""
+    """Return the error for a file that does not have the format of its suffix."""
     detail = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
-    if "pickle" in detail:  # NumPy would advise to load it, whatever it does
+    if "pickle" in detail:  # NumPy suggests to load it unsafely
         detail = "it holds Python objects or something else; save numbers, or text as strings"
-    return TableError(f"{path} is damaged or no {kind} file ({detail}); write it again")
+    return TableError(f"{path} is damaged or not in {kind} format ({detail}); write it again")
 
 
 def library(name: str, who: str) -> Any:
-    """A library that only some files or outputs need."""
+    """Import a library that only some files or outputs need."""
     try:
         return importlib.import_module(name)
     except ImportError as error:
@@ -150,23 +149,23 @@ def library(name: str, who: str) -> Any:
 
 
 def as_names(names: Iterable[Any]) -> np.ndarray:
-    """Names as text, which HDF5 and C keep as bytes."""
+    """Convert names to text, from bytes in HDF5."""
     return np.array(
         [name.decode() if isinstance(name, bytes) else str(name) for name in names], dtype=np.str_
     )
 
 
 def as_labels(values: list[Any]) -> np.ndarray:
-    """Labels, None for missing ones; of one kind where none is."""
+    """Convert labels to an array, with None for missing ones; of one kind if none is missing."""
     there = [v for v in values if v is not None]
     if there and all(isinstance(v, (float, np.floating)) and v == v // 1 for v in there):
-        values = [v if v is None else int(v) for v in values]  # missing ones made floats of them
+        values = [v if v is None else int(v) for v in values]  # floats because of missing ones
     array = array_of(values)
     return array.astype(np.str_) if all(isinstance(v, str) for v in values) else array
 
 
 def features(names: Sequence[str], chosen: Chosen, path: Path) -> tuple[list[str], tuple]:
-    """Which columns are features, and which are nothing at all."""
+    """Return the columns that are features, and those not used."""
     others = {chosen.label, chosen.ids, *_dropped(chosen.drop, names, path)}
     if chosen.features is None:
         return [name for name in names if name not in others], ()
@@ -187,7 +186,7 @@ def features(names: Sequence[str], chosen: Chosen, path: Path) -> tuple[list[str
 
 
 def _dropped(drop: Iterable[str], names: Sequence[str], path: Path) -> list[str]:
-    """Names from options: one each, or several with commas between them."""
+    """Return the column names in options, each of which may hold several separated by commas."""
     found = []
     for entry in drop:
         parts = [entry] if entry in names else [part.strip() for part in entry.split(",")]
@@ -196,13 +195,13 @@ def _dropped(drop: Iterable[str], names: Sequence[str], path: Path) -> list[str]
 
 
 def drop_option(names: Sequence[str]) -> str:
-    """What to type in order to drop columns, for a message."""
+    """Return the options that drop columns, for a message."""
     lists = names if any("," in name for name in names) else [",".join(names)]
     return " ".join(f"--drop {shlex.quote(entry)}" for entry in lists)
 
 
 def check_distinct(names: Sequence[str], path: Path) -> None:
-    """A name must not mean two columns."""
+    """Raise TableError if two columns have the same name."""
     twice = [name for name, count in Counter(names).items() if count > 1 and name]
     if twice:
         raise TableError(
@@ -212,14 +211,14 @@ def check_distinct(names: Sequence[str], path: Path) -> None:
 
 
 def find(name: str, names: Sequence[str], option: str, path: Path) -> str:
-    """A name that is there, or an error that suggests the nearest."""
+    """Return a name if it exists; otherwise raise TableError with the nearest one."""
     if name in names:
         return name
     raise TableError(f"{option}: {path} has no {name!r}{nearest(name, names)}")
 
 
 def nearest(name: str, names: Sequence[str]) -> str:
-    """What may have been meant: for the end of a message."""
+    """Return a suggestion for the end of a message."""
     lower = {str(other).lower(): str(other) for other in names}
     close = difflib.get_close_matches(name.lower(), lower, n=1)
     if close:
@@ -228,6 +227,6 @@ def nearest(name: str, names: Sequence[str]) -> str:
 
 
 def some(names: Sequence[Any], most: int = 5) -> str:
-    """Names for a message: all, or the first few and how many more there are."""
+    """Format names for a message: all, or the first few and the number of others."""
     shown = ", ".join(repr(str(name)) for name in names[:most])
     return shown if len(names) <= most else f"{shown} and {len(names) - most} more"

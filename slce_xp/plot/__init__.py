@@ -1,7 +1,7 @@
-"""Pictures of models and embeddings (extra ``plot``: Matplotlib; extra ``html``: plotly).
+"""Plots of models and embeddings (extra ``plot``: Matplotlib; extra ``html``: plotly).
 
-Every function draws into the axes that it is given, or makes a figure of its own, and returns the
-axes; showing and saving are the caller's: ``ax.figure.savefig("embedding.png")``.
+Every function draws into given axes or into a new figure, and returns the axes. The caller shows or
+saves them: ``ax.figure.savefig("embedding.png")``.
 """
 
 from slce_xp.plot._embedding import embedding, points

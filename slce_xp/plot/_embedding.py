@@ -1,4 +1,4 @@
-"""Samples where a model embeds them."""
+"""Plots of embeddings."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from slce_xp import _backend
+from slce_xp._errors import invalid
 from slce_xp.plot._axes import check_projection, inches, new_axes
 from slce_xp.plot._given import as_components, as_model, as_points, embed
 from slce_xp.plot._looks import (
@@ -36,23 +37,23 @@ def embedding(
     components: Sequence[int] | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Draw samples where a model embeds them: filled for training, open for testing.
+    """Plot the embedding of samples: filled markers for training, open ones for testing.
 
     Parameters
     ----------
     model : Model or fitted SLCE
     X : anything that `Model.transform` takes, shape (n, d)
     y : labels, shape (n,), optional
-        Missing ones (NaN, None, an empty string) are grey, and all samples without `y`.
+        Samples with missing labels (NaN, None, an empty string) are grey, and all without `y`.
     X_test, y_test : optional
-        More samples, with or without labels, drawn open. Labels that are no classes of the model
-        have one look in common.
+        Test samples, with or without labels, drawn open. Labels that are not classes of the model
+        share one look.
     components : one, two or three indices, optional
-        Which components to draw, from 0; three make a picture in 3-D. The first two by default.
-        One alone, as two classes have it, gives a row for each class.
+        Which components to draw, from 0; three give a 3-D plot. The first two by default. A single
+        one, as for two classes, gives a row for each class.
     ax : Axes, optional
-        Where to draw; in 3-D axes with ``projection="3d"``. Otherwise in a new figure. A figure of
-        your own shows a legend beside the axes if it has ``layout="constrained"``.
+        Where to draw; with ``projection="3d"`` for three components. A new figure by default. A
+        figure of your own shows a legend next to the axes if it has ``layout="constrained"``.
 
     Returns
     -------
@@ -99,20 +100,20 @@ def points(
     components: Sequence[int] | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Draw samples that are embedded already, by any method.
+    """Plot an embedding of any method.
 
-    Class names stand at the medians of their classes where that is readable, otherwise in a legend
-    beside the axes. Points are drawn in a mixed order, so that no class hides the others.
+    Class names are at the medians of their classes if that is readable, otherwise in a legend next
+    to the axes. Points are drawn in random order, so that no class hides the others.
 
     Parameters
     ----------
     Z : array, shape (n, k)
     y : labels, shape (n,), optional
     Z_test, y_test : optional
-        More samples, drawn open.
+        Test samples, drawn open.
     classes : labels, shape (K,), optional
-        All classes in the order of their colours, so that pictures of parts of the data agree;
-        those of `y` by default. Other labels have one look in common.
+        All classes in the order of their colours, so that plots of parts of the data agree; those
+        of `y` by default. Other labels share one look.
     components, ax
         As for `embedding`.
 
@@ -130,7 +131,9 @@ def points(
     Z = as_points(Z, "Z")
     chosen = as_components(components, Z.shape[1])
     if Z_test is None and y_test is not None:
-        raise ValueError("y_test must come with the samples it labels; got no such samples")
+        raise invalid(
+            "y_test", "y_test must come with test samples; got none. Pass them, or leave it out"
+        )
     Z_test = Z[:0] if Z_test is None else as_points(Z_test, "Z_test", Z.shape[1])
     labels, labels_test = coded(y, len(Z), "y"), coded(y_test, len(Z_test), "y_test")
     groups = Groups.of(classes, labels, labels_test)
@@ -163,21 +166,23 @@ def points(
 def _scatter(
     ax: Any, Z: np.ndarray, codes: np.ndarray, groups: Groups, *, filled: bool, crowd: int
 ) -> None:
-    """Draw samples in a mixed order, smaller and paler where there are many for the axes' size."""
+    """Draw samples in random order, smaller and paler if there are many for the axes."""
     if not len(Z):
         return
     fitting = min(600 / np.sqrt(crowd), 120_000 / crowd, 24)
-    size = max(0.8, float(fitting * np.sqrt(inches(ax).prod() / 16)))  # 16: a figure of our own
+    size = max(
+        0.8, float(fitting * np.sqrt(inches(ax).prod() / 16))
+    )  # 16: the size of a new figure
     style: dict[str, Any] = {"depthshade": False} if Z.shape[1] == 3 else {}
     if filled:
         style.update(s=size, linewidths=0, alpha=float(np.clip(fitting / 20, 0.3, 0.55)))
     else:
         style.update(s=1.3 * size, facecolors="none", linewidths=np.clip(size / 16, 0.25, 0.9))
     order = np.random.default_rng(0).permutation(len(Z))
-    # Those without a label lie under the others.
+    # Samples without a label lie under the others.
     order = order[np.argsort(codes[order] != groups.n_classes, kind="stable")]
     colours, markers = np.array(groups.colours), np.array(groups.markers)
-    # A collection has one marker: of several, each has its turns.
+    # A collection has one marker; several markers take turns.
     turns = 1 if len(np.unique(markers[codes])) < 2 else 10
     for part in np.array_split(order, turns):
         for marker in np.unique(markers[codes[part]]):
@@ -197,12 +202,12 @@ def _name_rows(ax: Axes, groups: Groups, used: np.ndarray) -> None:
 
 
 def _label_medians(ax: Any, Z: np.ndarray, codes: np.ndarray, groups: Groups) -> bool:
-    """Write class names where their samples are; False, and none, where they would not fit."""
+    """Write class names at their samples; return False, and write none, if they do not fit."""
     used = np.unique(codes[codes < groups.n_classes])
     if Z.shape[1] == 3 or not 0 < len(used) <= 40:
         return False
     size = 11 if len(used) <= 10 and inches(ax)[0] > 3.5 else 8
-    ax.autoscale_view()  # otherwise done when drawn, and names would be moved by false positions
+    ax.autoscale_view()  # otherwise delayed until drawing, after positions are used
     texts = []
     for code in used:
         colour = groups.colours[code]
@@ -232,7 +237,7 @@ def _label_medians(ax: Any, Z: np.ndarray, codes: np.ndarray, groups: Groups) ->
 
 
 def _apart(centres: np.ndarray, sizes: np.ndarray) -> np.ndarray | None:
-    """Push boxes apart until none overlaps another, shape (n, 2); None where they stay stuck."""
+    """Push boxes apart until none overlaps another, shape (n, 2); None if that fails."""
     centres = centres + np.random.default_rng(0).uniform(-0.5, 0.5, centres.shape)
     reach = (sizes[:, None] + sizes) / 2
     for _ in range(200):
@@ -241,7 +246,7 @@ def _apart(centres: np.ndarray, sizes: np.ndarray) -> np.ndarray | None:
         hits = (overlap > 0).all(axis=2) & ~np.eye(len(centres), dtype=bool)
         if not hits.any():
             return centres
-        # The shorter way out, half of it by each of the two.
+        # Along the shorter way, half of it by each of the two.
         along = np.eye(2)[np.argmin(overlap, axis=2)]
         centres = centres + 0.5 * np.where(
             hits[..., None], along * np.sign(gap) * (overlap + 0.1), 0
@@ -252,7 +257,7 @@ def _apart(centres: np.ndarray, sizes: np.ndarray) -> np.ndarray | None:
 def _add_legend(
     ax: Any, groups: Groups, used: np.ndarray, both: bool, Z: np.ndarray, own: bool
 ) -> None:
-    """Classes that are named nowhere else beside the axes; what filled and open mean."""
+    """Add a legend of classes that are not named elsewhere, and of filled and open markers."""
     from matplotlib.lines import Line2D
 
     def handle(colour: str, marker: str, filled: bool = True) -> Line2D:
@@ -279,10 +284,10 @@ def _add_legend(
         [handle for _, handle in entries], ["" for _ in entries], fontsize="small",
         handletextpad=0.3, columnspacing=1.0, **where,
     )  # fmt: skip
-    # Afterwards, because a name may begin with "_", or hold "$".
+    # Set afterwards, because a name may start with "_" or contain "$".
     for text, (name, _) in zip(legend.get_texts(), entries, strict=True):
         text.set(text=name, parse_math=False)
-    if own and "bbox_to_anchor" in where:  # room for it, not taken from the axes
+    if own and "bbox_to_anchor" in where:  # widen the figure instead of shrinking the axes
         figure = ax.figure
         width, height = figure.get_size_inches()
         extra = legend.get_window_extent().width / figure.dpi
@@ -290,7 +295,7 @@ def _add_legend(
 
 
 def _empty_corner(ax: Any, Z: np.ndarray) -> str | None:
-    """A corner with room for a legend; None where there are samples in all of them."""
+    """Return a corner with room for a legend; None if there are samples in all of them."""
     x, y = ax.transAxes.inverted().transform(ax.transData.transform(Z)).T
     crowds = {
         f"{'upper' if up else 'lower'} {'right' if right else 'left'}": int(

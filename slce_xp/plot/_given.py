@@ -1,4 +1,4 @@
-"""What is given to be drawn, checked and on the host."""
+"""Validation of the arguments of plots."""
 
 from __future__ import annotations
 
@@ -10,27 +10,30 @@ import numpy as np
 
 from slce_xp import Model, _backend
 from slce_xp._data.matrix import as_matrix
+from slce_xp._errors import invalid, wrong_type
 from slce_xp.plot._looks import short
 
 
 def as_model(model: Any) -> Model:
-    """A model with something to draw, also that of a fitted estimator."""
+    """Return the model, or that of a fitted estimator, if it has components."""
     model = getattr(model, "model_", model)
     if not isinstance(model, Model):
-        raise TypeError(
+        raise wrong_type(
+            "model",
             f"model must be a Model or a fitted SLCE; got {type(model).__name__}. "
-            "Fit one: slce_xp.fit(X, y)"
+            "Fit one: slce_xp.fit(X, y)",
         )
     if model.n_components == 0:
-        raise ValueError(
+        raise invalid(
+            "model",
             "model must have components to draw; got one without any, because no direction lowers "
-            "the loss: the classes overlap. Fit with n_components=2 to see the directions anyway"
+            "the loss: the classes overlap. Fit with n_components=2 to see the directions anyway",
         )
     return model
 
 
 def embed(model: Model, X: Any) -> np.ndarray:
-    """Samples embedded, on the host."""
+    """Return the embedding of samples, on the host."""
     return _on_host(model.transform(X))
 
 
@@ -39,42 +42,46 @@ def _on_host(Z: Any) -> np.ndarray:
 
 
 def as_points(Z: Any, name: str, width: int | None = None) -> np.ndarray:
-    """An embedding on the host, in double precision."""
+    """Return an embedding on the host, in double precision."""
     matrix = as_matrix(Z, name=name)
     if isinstance(matrix, _backend.Sparse):
-        raise TypeError(f"{name} must be dense, as transform returns it; got a sparse matrix")
+        raise wrong_type(
+            name, f"{name} must be dense, as transform returns it; got a sparse matrix"
+        )
     if not _backend.is_array(matrix) and not _backend.is_dask(matrix):  # a file that is read
         matrix = np.asarray(Z[:])
     values = _on_host(matrix).astype(np.float64)
     if width is not None and values.shape[1] != width:
-        raise ValueError(
+        raise invalid(
+            name,
             f"{name} must have {width} columns, as many as Z; got shape {values.shape}. "
-            "Embed both with the same model"
+            "Embed both with the same model",
         )
     if not np.isfinite(values).all():
         row = int(np.argmin(np.isfinite(values).all(axis=1)))
-        raise ValueError(f"{name} must be finite; got {values[row]} in row {row}. Drop such rows")
+        message = f"{name} must be finite; got {values[row]} in row {row}. Drop such rows"
+        raise invalid(name, message)
     return values
 
 
 def as_components(components: Any, k: int, *, most: int | None = 3, default: int = 2) -> list[int]:
-    """Indices of the components to draw; by default the first ones."""
+    """Return the indices of the components to draw; the first ones by default."""
     if k == 0:
-        raise ValueError("Z must have at least one column, a component to draw; got none")
+        raise invalid("Z", "Z must have at least one column, a component to draw; got none")
     if components is None:
         return list(range(min(k, default)))
     rule = f"components must be {f'1 to {most} ' if most else ''}indices from 0 to {k - 1}"
     try:
         chosen = [operator.index(i) for i in components]
     except TypeError:
-        raise TypeError(f"{rule}; got {components!r}") from None
+        raise wrong_type("components", f"{rule}; got {components!r}") from None
     if not 0 < len(chosen) <= (most or k) or not all(0 <= i < k for i in chosen):
-        raise ValueError(f"{rule}; got {components!r}")
+        raise invalid("components", f"{rule}; got {components!r}")
     return chosen
 
 
 def feature_names(names: Iterable[Any] | None, model: Model) -> list[str]:
-    """Names of the features, short ones; those that the model knows by default."""
+    """Return shortened names of the features; those of the model by default."""
     d = model.n_features
     if names is None:
         names = model.feature_names
@@ -82,5 +89,6 @@ def feature_names(names: Iterable[Any] | None, model: Model) -> list[str]:
         return [f"feature {j + 1}" for j in range(d)]
     found = list(names)
     if len(found) != d:
-        raise ValueError(f"names must name each feature of the model, {d} in all; got {len(found)}")
+        message = f"names must name each feature of the model, {d} in all; got {len(found)}"
+        raise invalid("names", message)
     return short(found)

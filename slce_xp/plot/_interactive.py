@@ -1,4 +1,4 @@
-"""An embedding to hover over."""
+"""Interactive plots of embeddings."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from slce_xp._errors import invalid, not_installed
 from slce_xp.plot._given import as_components, as_points
 from slce_xp.plot._looks import SOLID_SYMBOLS, SYMBOLS, Groups, coded, strips, title
 
@@ -15,17 +16,17 @@ from slce_xp.plot._looks import SOLID_SYMBOLS, SYMBOLS, Groups, coded, strips, t
 def interactive(
     Z: Any, y: Any = None, *, ids: Iterable[Any] | None = None, components: Any = None
 ) -> Any:
-    """Draw an embedding that tells the sample and its class under the pointer (extra ``html``).
+    """Plot an embedding that shows the sample and its class under the pointer (extra ``html``).
 
-    ``figure.write_html("embedding.html")`` makes a page that needs no network.
+    ``figure.write_html("embedding.html")`` writes a page that needs no network.
 
     Parameters
     ----------
     Z : array, shape (n, k)
-        What `Model.transform` returns.
+        The output of `Model.transform`.
     y : labels, shape (n,), optional
     ids : n names, optional
-        What to call the samples; their row numbers, from 0, by default.
+        Names of the samples; row numbers, from 0, by default.
     components : one, two or three indices, optional
         As for `embedding`.
 
@@ -43,15 +44,13 @@ def interactive(
     try:
         import plotly.graph_objects as go
     except ImportError as error:
-        raise ImportError(
-            f"slce_xp.plot.interactive needs plotly, which cannot be imported here ({error}); "
-            "install it with: pip install 'slce-xp[html]'"
-        ) from error
+        user = "slce_xp.plot.interactive"
+        raise not_installed(user, "plotly", error, "'slce-xp[html]'") from error
     Z = as_points(Z, "Z")
     chosen = as_components(components, Z.shape[1])
     names = [str(i) for i in (range(len(Z)) if ids is None else ids)]
     if len(names) != len(Z):
-        raise ValueError(f"ids must name each sample, {len(Z)} in all; got {len(names)}")
+        raise invalid("ids", f"ids must name each sample, {len(Z)} in all; got {len(names)}")
     labels = coded(y, len(Z), "y")
     groups = Groups.of(None, labels)
     codes = groups.codes(labels, len(Z))
@@ -95,7 +94,7 @@ def interactive(
         showlegend=y is not None and len(chosen) > 1,
         legend={"itemsizing": "constant"},
         margin={"t": 40, "b": 60},
-        modebar={"remove": ["sendChartToCloud"]},  # samples stay on the reader's machine
+        modebar={"remove": ["sendChartToCloud"]},  # do not upload samples
         **({"scene": layout} if len(chosen) == 3 else layout),
     )
     return figure

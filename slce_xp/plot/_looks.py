@@ -1,4 +1,4 @@
-"""How classes look: names, colours and markers, the same in every picture."""
+"""Names, colours and markers of classes, the same in every plot."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from slce_xp._data.labels import Labels, as_labels
+from slce_xp._errors import naming
 
 # Okabe and Ito's colours without their pale yellow, and three darker ones: any two of them differ
-# to readers of every kind of colour vision. Grey is kept for what has no class.
+# in every kind of colour vision. Grey is reserved for samples without a class.
 COLOURS = (
     "#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7",
     "#56B4E9", "#000000", "#882255", "#2211AA", "#664400",
 )  # fmt: skip
 GREY, DARK_GREY = "#A8A8A8", "#555555"
-# Each has an area, so that it can be filled or open. Another one for every ten classes.
+# Markers that can be filled or open, another one for every ten classes.
 MARKERS = "os^DvPXp<>h"
 SYMBOLS = (
     "circle", "square", "triangle-up", "diamond", "triangle-down", "cross",
@@ -25,13 +26,13 @@ SYMBOLS = (
 )  # fmt: skip
 SOLID_SYMBOLS = ("circle", "square", "diamond", "cross", "x")  # plotly has no others in 3-D
 
-MOST_NAMED = len(COLOURS) * len(MARKERS)  # more classes than that look alike in pairs
-MOST_VECTORS = 5_000  # points that a PDF or SVG holds one by one; more become an image in it
+MOST_NAMED = len(COLOURS) * len(MARKERS)  # with more classes, some look alike
+MOST_VECTORS = 5_000  # points drawn as vectors in a PDF or SVG; more are rasterized
 ROWS_OF_LEGEND = 25
 
 
 class Groups(NamedTuple):
-    """Classes as they are drawn; the last two groups are samples without and with other labels.
+    """Looks of the classes; the last two groups are samples without and with other labels.
 
     Attributes
     ----------
@@ -47,7 +48,7 @@ class Groups(NamedTuple):
 
     @classmethod
     def of(cls, classes: Any, *labels: Labels | None) -> Groups:
-        """The classes that are given, or else those of the first labels that have some."""
+        """Return the groups of the given classes, or of the first labels that have classes."""
         found_in = (found.classes for found in labels if found is not None)
         known = next((found for found in found_in if len(found)), np.array([]))
         if classes is not None:  # in their own order
@@ -63,11 +64,11 @@ class Groups(NamedTuple):
 
     @property
     def n_classes(self) -> int:
-        """K, which is the code of samples without a label."""
+        """The number of classes K, which is the code of samples without a label."""
         return len(self.names) - 2
 
     def codes(self, labels: Labels | None, n_samples: int) -> np.ndarray:
-        """The group of each sample, shape (n,)."""
+        """Return the group of each sample, shape (n,)."""
         if labels is None:
             return np.full(n_samples, self.n_classes)
         codes = [self.order.get(label, self.n_classes + 1) for label in labels.classes]
@@ -75,15 +76,15 @@ class Groups(NamedTuple):
 
 
 def coded(y: Any, n_samples: int, name: str) -> Labels | None:
-    """Labels as codes; an error says whose they are."""
+    """Return labels as codes; errors name the parameter."""
     try:
         return None if y is None else as_labels(y, n_samples, unlabeled="missing", in_part=True)
     except (TypeError, ValueError) as error:
-        raise type(error)(f"{name} cannot be drawn: {error}") from error
+        raise naming(name, type(error)(f"{name} cannot be drawn: {error}")) from error
 
 
 def strips(used: np.ndarray, *parts: tuple[np.ndarray, np.ndarray]) -> list[np.ndarray]:
-    """Each sample in the row of its group, a little above or below, always at the same place."""
+    """Place each sample in the row of its group, with a reproducible vertical offset."""
     rng = np.random.default_rng(0)
     return [
         np.column_stack([Z[:, 0], np.searchsorted(used, codes) + rng.uniform(-0.3, 0.3, len(Z))])
@@ -92,20 +93,20 @@ def strips(used: np.ndarray, *parts: tuple[np.ndarray, np.ndarray]) -> list[np.n
 
 
 def _names(classes: np.ndarray) -> list[str]:
-    if classes.dtype.kind == "M":  # to the day, where all are days
+    if classes.dtype.kind == "M":  # to the day, if all are days
         classes = np.datetime_as_string(classes, unit="auto")
     return short(classes, 28 if len(classes) <= 20 else 18)
 
 
 def short(labels: Iterable[Any], most: int = 28) -> list[str]:
-    """Each in one line, long ones without their middle, as long as they still differ."""
+    """Return each label in one line, long ones without their middle if they still differ."""
     names = [" ".join(str(label).split()) for label in labels]
     longest = max(map(len, names), default=0)
     if longest <= most:
         return names
     head = _alike(names)
     tail = _alike([name[head:][::-1] for name in names])
-    # What differs, and of the words before it as many as there is room for.
+    # Keep the part that differs, and as many words before it as fit.
     start = min(head, max(0, longest - tail - most + 2))
     start = max(start, names[0].find(" ", start, head) + 1)
     cores = [f"…{name[start : len(name) - tail]}…" for name in names]
@@ -120,11 +121,11 @@ def short(labels: Iterable[Any], most: int = 28) -> list[str]:
 
 
 def _alike(names: list[str]) -> int:
-    """With how many letters all names begin."""
+    """Return the length of the common prefix."""
     columns = zip(*names, strict=False)
     return sum(1 for _ in takewhile(lambda letters: len(set(letters)) == 1, columns))
 
 
 def title(component: int) -> str:
-    """What people call it."""
+    """Return the axis title of a component."""
     return f"component {component + 1}"

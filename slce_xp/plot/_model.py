@@ -1,4 +1,4 @@
-"""What a model says of itself: eigenvalues, loss, loadings."""
+"""Plots of a model: eigenvalues, loss, loadings."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from slce_xp import _backend
+from slce_xp._errors import invalid
 from slce_xp._parameters import as_count
 from slce_xp.plot._axes import new_axes, new_grid
 from slce_xp.plot._given import as_components, as_model, feature_names
@@ -18,16 +19,16 @@ if TYPE_CHECKING:
 
 
 def spectrum(model: Any, ax: Axes | None = None) -> Axes:
-    """Draw the eigenvalues, filled where they are positive and lower the loss, under their bound.
+    """Plot the eigenvalues, filled if they are positive and lower the loss, with their bound.
 
-    The bound is the eigenvalues of 2·S_b (Property 3 of the paper); fits with samples that have no
-    label have none.
+    The bound is the eigenvalues of 2·S_b (Property 3 of the paper); there is none for fits with
+    unlabelled samples.
 
     Parameters
     ----------
     model : Model or fitted SLCE
     ax : Axes, optional
-        In a new figure by default.
+        A new figure by default.
 
     Returns
     -------
@@ -51,11 +52,9 @@ def spectrum(model: Any, ax: Axes | None = None) -> Axes:
         bounds = _backend.to_host(model.eigenvalue_bounds)
         ax.plot(place, bounds, "--s", color=COLOURS[1], ms=0.7 * size, label="bound: $2\\,S_b$")
     ax.plot(place, values, color=COLOURS[0], linewidth=0.8, zorder=2.5)
-    useful = slice(0, model.n_positive)
-    others = slice(model.n_positive, None)
     for part, face, label in (
-        (useful, COLOURS[0], "lower the loss"),
-        (others, "white", "do not"),
+        (slice(0, model.n_positive), COLOURS[0], "lower the loss"),
+        (slice(model.n_positive, None), "white", "do not"),
     ):
         if len(place[part]):
             ax.plot(place[part], values[part], "o", mfc=face, mec=COLOURS[0], ms=size,
@@ -66,13 +65,13 @@ def spectrum(model: Any, ax: Axes | None = None) -> Axes:
 
 
 def loss(model: Any, ax: Axes | None = None) -> Axes:
-    """Draw the loss ‖C̃ − X A Aᵀ‖² against the number of components, from none on.
+    """Plot the loss ‖C̃ − X A Aᵀ‖² against the number of components, from 0.
 
     Parameters
     ----------
     model : Model or fitted SLCE
     ax : Axes, optional
-        In a new figure by default.
+        A new figure by default.
 
     Returns
     -------
@@ -117,22 +116,22 @@ def loadings(
     components: Sequence[int] | None = None,
     axes: Any = None,
 ) -> np.ndarray:
-    """Draw what each component is made of: its largest entries, or all of them as a picture.
+    """Plot the largest entries of each component, or all of them as an image.
 
     Parameters
     ----------
     model : Model or fitted SLCE
     names : d names, optional
-        Of the features; those that the model knows by default, or numbers from 1.
+        Names of the features; those of the model by default, or numbers from 1.
     top : int
-        How many features to show of each component, those of largest magnitude.
+        How many features to show for each component, those of largest magnitude.
     shape : (height, width), optional
-        Where samples are images: draw the components as such, red for positive entries and blue
-        for negative ones.
+        If samples are images, draw the components as images, red for positive entries and blue for
+        negative ones.
     components : indices, optional
         From 0. The first six by default.
     axes : sequence of Axes, optional
-        One for each component. In a new figure by default.
+        One for each component. A new figure by default.
 
     Returns
     -------
@@ -152,16 +151,18 @@ def loadings(
     top = as_count(top, "top", 1)
     names = feature_names(names, model)
     if shape is not None and (np.shape(shape) != (2,) or np.prod(shape) != model.n_features):
-        raise ValueError(
+        raise invalid(
+            "shape",
             f"shape must be (height, width) of images of {model.n_features} pixels, as many as the "
-            f"model has features; got {shape!r}"
+            f"model has features; got {shape!r}",
         )
     own = axes is None
     panels = new_grid(len(chosen), shape) if own else np.array(axes, dtype=object).ravel()
     if len(panels) != len(chosen):
-        raise ValueError(
+        raise invalid(
+            "axes",
             f"axes must hold one Axes for each component, {len(chosen)} in all; got {len(panels)}. "
-            "Say which components to draw: components=[0, 1]"
+            "Choose the components to draw: components=[0, 1]",
         )
     rows = np.stack([_backend.to_host(model.components[i, :]) for i in chosen])
     limit = float(np.abs(rows).max())
@@ -169,11 +170,11 @@ def loadings(
         if shape is None:
             _draw_bars(ax, row, names, top)
         else:
-            picture = ax.imshow(row.reshape(shape), cmap="RdBu_r", vmin=-limit, vmax=limit)
+            image = ax.imshow(row.reshape(shape), cmap="RdBu_r", vmin=-limit, vmax=limit)
             ax.set(xticks=[], yticks=[])
         ax.set_title(title(i), size="medium")
     if own and shape is not None:
-        panels[0].figure.colorbar(picture, ax=list(panels), label="loading", shrink=0.8)
+        panels[0].figure.colorbar(image, ax=list(panels), label="loading", shrink=0.8)
     return panels
 
 
