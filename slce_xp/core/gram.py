@@ -69,10 +69,12 @@ def solve(operator: CentroidOperator, request: Request) -> Solution:
                 if trace * float(np.max(growth / known)) <= LONGEST**2:
                     values = _backend.from_host(found.values, operator.place, values.dtype)
                     return Solution(values, found.vectors, (k, k))
-                if values.shape[0] < n:
+
+                def known_pairs(matrix: Array = matrix) -> KnownPairs:
                     values, weights = _backend.largest_eigenpairs(matrix, n)
-                    images = _Images(operator, factor, values, weights)
-                refined = refine(operator, images.known, found.vectors, square)
+                    return _Images(operator, factor, values, weights).known()
+
+                refined = refine(operator, known_pairs, found.vectors, square)
                 known = np.where(trusted, known, read(refined.values)[0])
                 values = _backend.from_host(known, operator.place, values.dtype)
                 return Solution(values, refined.vectors, (k, k), converged=refined.converged)
@@ -144,7 +146,6 @@ class _Images:
         growth = xp.sum(image * image, axis=0) / self._safe(part)
         return self._values[part] - ridge * growth, growth
 
-    @property
     def known(self) -> KnownPairs:
         """All eigenpairs of T, for a refinement."""
         left = self._factor @ self._weights

@@ -192,7 +192,7 @@ def _settled(
     pairs = Resolved.certain(found.values, found.vectors)
     if isinstance(side, _Samples):
         both = _joined(found.vectors, span) if near.any() else found.vectors
-        refined = refine(operator, side.known(space), both, ritz.largest)
+        refined = refine(operator, partial(side.known, space), both, ritz.largest)
         is_known = found.values >= math.sqrt(space.eps) * ritz.largest
         if near.any() or not is_known.all():
             pairs = resolve(operator, refined.vectors, ritz.largest, gap)

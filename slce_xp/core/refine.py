@@ -59,7 +59,9 @@ class Refined(NamedTuple):
     converged: bool
 
 
-def refine(operator: CentroidOperator, known: KnownPairs, vectors: Array, square: float) -> Refined:
+def refine(
+    operator: CentroidOperator, known: Callable[[], KnownPairs], vectors: Array, square: float
+) -> Refined:
     """Eigenpairs near orthonormal columns, corrected until their residuals are rounding.
 
     The correction is of first order, (θ − M)⁻¹·r with what is known of M: some eigenvectors with
@@ -68,7 +70,8 @@ def refine(operator: CentroidOperator, known: KnownPairs, vectors: Array, square
     Parameters
     ----------
     operator : CentroidOperator
-    known : KnownPairs
+    known : function
+        Returns what is known of M; called only if residuals are not rounding.
     vectors : array, shape (d, q)
     square : float
         The size of S_t, which rounding is relative to.
@@ -76,6 +79,7 @@ def refine(operator: CentroidOperator, known: KnownPairs, vectors: Array, square
     xp, _ = operator.place
     limit = LARGEST_RESIDUAL * eigen.eps_of(vectors) * square
     rows = _backend.copied(vectors.T)  # contiguous: products of strided rows round differently
+    pairs: KnownPairs | None = None
     for trial in range(1 + MOST_REFINEMENTS):
         image = operator.apply(rows)
         small = rows @ image.T
@@ -85,13 +89,14 @@ def refine(operator: CentroidOperator, known: KnownPairs, vectors: Array, square
         host, lengths = eigen.read_finite(values, xp.linalg.vector_norm(residual, axis=1))
         if (lengths <= limit).all() or trial == MOST_REFINEMENTS:
             break
-        rows = rows + _correction(operator, known, residual, host, lengths, square)
+        pairs = pairs or known()
+        rows = rows + _correction(operator, pairs, residual, host, lengths, square)
         rows = eigen.orthonormal_columns(rows.T).T
     return Refined(values, rows.T, lengths, bool((lengths <= limit).all()))
 
 
 def refine_null(
-    operator: CentroidOperator, known: KnownPairs, vectors: Array, square: float
+    operator: CentroidOperator, known: Callable[[], KnownPairs], vectors: Array, square: float
 ) -> Array:
     """Directions near the null space of M, corrected in the same way for θ = 0."""
     xp, _ = operator.place
@@ -102,7 +107,7 @@ def refine_null(
         (lengths,) = eigen.read_finite(xp.linalg.vector_norm(residual, axis=1))
         if (lengths <= limit).all():
             break
-        rows = rows + _correction(operator, known, residual, zeros, lengths, square)
+        rows = rows + _correction(operator, known(), residual, zeros, lengths, square)
         rows = eigen.orthonormal_columns(rows.T).T
     return rows.T
 

@@ -15,6 +15,8 @@ from slce_xp.core.solution import Request, Solution
 # Up to this size all eigenpairs are computed at once: a null space would need them anyway, and
 # a second eigensolver would cost more than the first one saved.
 ALL_AT_ONCE = 900
+# Neighbours of eigenvalues within rounding of zero that are resolved with them, by a pass over X.
+MOST_NEIGHBOURS = 64
 
 
 def solve(operator: ScatterOperator, request: Request) -> Solution:
@@ -43,7 +45,7 @@ def solve(operator: ScatterOperator, request: Request) -> Solution:
     gap = level
     if operator.has_samples:  # with their neighbours, which they may be mixed with
         eps = float(np.finfo(_backend.dtype_name(operator.dtype)).eps)
-        gap = max(level, math.sqrt(eps) * float(square))
+        gap = max(level, min(math.sqrt(eps) * float(square), _reach(np.abs(host), level)))
     first, last = int((host > gap).sum()), int((host >= -gap).sum())
     doubtful = resolve(operator, vectors[:, first:last], float(square), gap)
     found = doubtful.between(values, vectors, first, last)
@@ -54,3 +56,10 @@ def solve(operator: ScatterOperator, request: Request) -> Solution:
     values, vectors, _ = leading(operator, k, found.real(), null)
     low, high = found.bounds()
     return Solution(values, vectors, (min(low, k), min(high, k)))
+
+
+def _reach(sizes: np.ndarray, level: float) -> float:
+    """Magnitude up to which eigenvalues are few, apart from those within rounding of zero."""
+    sizes = np.sort(sizes)
+    most = int((sizes <= level).sum()) + MOST_NEIGHBOURS
+    return float(sizes[most]) if most < len(sizes) else math.inf
