@@ -77,13 +77,10 @@ def as_seed(random_state: Any) -> int:
 
 def named_place(backend: str | ModuleType, device: Any) -> Place:
     """Return the place that a backend and a device name."""
-    parameter = "backend"
     try:
-        place = _backend.find_place(backend)
-        parameter = "device"
-        return place if device is None else _backend.find_place(place.xp, device)
+        return _backend.find_place(backend, device)
     except Exception as error:
-        naming(parameter, error)
+        naming("device" if str(error).startswith("device") else "backend", error)
         raise
 
 

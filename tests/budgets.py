@@ -30,7 +30,7 @@ READS_ABOUT = {
     "eigenvalues, the loss",
     "gram": "the same, the trace before the eigenvalues",
     "krylov": "offset, finite sums, the start block twice and its classes, the final residuals, "
-    "the loss",
+    "the loss; one more if vectors of samples are measured on X",
 }
 
 

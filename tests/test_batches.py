@@ -141,7 +141,7 @@ def test_sparse_batches():
 def test_null_space_and_components_beyond_the_positive_ones():
     flat = np.concatenate([X, X[:, :2] + X[:, 2:4]], axis=1)  # two directions without data
     slce = in_batches(SLCE(8), flat.__getitem__, Y, 50)
-    with pytest.warns(UserWarning, match="only the first 3 are known to lower the loss"):
+    with pytest.warns(UserWarning, match="only the first 3 lower the loss"):
         reference = slce_xp.fit(flat, Y, 8, solver="scatter")
     with pytest.warns(UserWarning, match="only the first 3 are known to lower the loss"):
         assert slce.n_positive_ == reference.n_positive
