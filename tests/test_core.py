@@ -70,6 +70,26 @@ def test_codes_that_do_not_fit_raise(codes, message):
         core.class_sums(np.zeros((3, 2)), np.asarray(codes), 2)
 
 
+@pytest.mark.parametrize("n_classes", [2, 100])
+@pytest.mark.parametrize("length", [1, 5, 7])
+def test_weights_that_do_not_fit_raise(n_classes, length):
+    codes = np.asarray([0, 0, 0, 1, 1, 1])
+    with pytest.raises(ValueError, match=r"^weights must have shape \(6,\)"):
+        core.class_sums(np.ones((6, 2)), codes, n_classes, weights=np.ones(length))
+
+
+def test_a_matrix_that_is_not_finite_raises():
+    matrix = np.eye(500)
+    matrix[3, 3] = np.nan
+    with pytest.raises(np.linalg.LinAlgError, match="finite"):
+        core.largest_eigenpairs(matrix, 2)
+
+
+def test_moments_have_no_samples_without_a_label():
+    with pytest.raises(ValueError, match=r"^codes must be from 0 to"):
+        core.class_moments(np.arange(6.0)[:, None], np.asarray([0, 1, 0, 1, 2, 2]), 2)
+
+
 @pytest.mark.parametrize("m", [5, 450])
 def test_largest_eigenpairs_on_every_library(xp, m):
     spare_compiling(xp)
@@ -141,6 +161,11 @@ def test_eigenpairs_with_samples_without_a_label():
     model = slce_xp.fit(X, np.where(codes == 3, -1, y), 2, unlabeled=-1, unlabeled_weight=0.3)
     found = core.eigenpairs(X, codes, 3, 2, unlabeled_weight=0.3)
     np.testing.assert_allclose(found.values, model.eigenvalues, rtol=1e-10)
+
+
+def test_the_gram_form_of_a_sparse_matrix_raises():
+    with pytest.raises(ValueError, match=r"^form must not be 'gram' for a sparse x"):
+        core.eigenpairs(sp.csr_array(np.eye(4)), [0, 0, 1, 1], 2, 1, form="gram")
 
 
 def test_eigenpairs_of_a_sparse_matrix():

@@ -256,8 +256,9 @@ def test_the_count_above_a_level_is_an_upper_bound(shape, monkeypatch):
     for side in (krylov._Features, krylov._Samples):
         original = side.count_above
 
-        def count_above(self, space, level, rounding, known, original=original):
-            above, rows = original(self, space, level, rounding, known)
+        def count_above(self, *args, original=original):
+            above, rows = original(*args)
+            level = args[1]
             unit = self._operator.unit_exponent
             seen.append((above, int((values > np.ldexp(level, unit)).sum())))
             return above, rows
@@ -361,3 +362,26 @@ def test_squares_of_rows_are_summed_once(solver, monkeypatch):
     )
     slce_xp.fit(X, np.where(np.arange(60) % 3, y, -1), unlabeled=-1, solver=solver)
     assert len(calls) == 1
+
+
+@pytest.mark.parametrize("weight", [0.0, 1e-10])
+def test_unlabelled_samples_that_hide_the_others_from_the_gram_form_are_reported(weight):
+    rng = np.random.default_rng(0)
+    labelled, y = rng.normal(size=(20, 60)), np.arange(20) % 2
+    labelled[:, 0] += 8 * y
+    others = 1e4 * rng.normal(size=(10, 60))
+    X = np.concatenate([labelled, others, -others]).astype(np.float32)
+    labels = np.concatenate([y, np.full(20, -1)])
+    with pytest.warns(slce_xp.ConvergenceWarning, match="Gram form"):
+        slce_xp.fit(X, labels, 1, solver="gram", unlabeled=-1, unlabeled_weight=weight)
+
+
+def test_values_of_unrefined_vectors_are_not_claimed_to_be_positive():
+    rng = np.random.default_rng(15)
+    y = np.arange(32) % 3
+    X = rng.normal(size=(32, 82))
+    X[:, :3] += 3 * np.eye(3)[y]
+    X *= np.abs(rng.standard_cauchy(32))[:, None] ** 4
+    with pytest.warns(slce_xp.ConvergenceWarning, match="Gram form"):
+        model = slce_xp.fit(X, y, solver="gram")
+    assert model.n_positive <= (model.eigenvalues > 0).sum()

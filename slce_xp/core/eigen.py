@@ -144,6 +144,8 @@ def largest_eigenpairs(matrix: Array, k: int, /) -> tuple[Array, Array]:
             f"matrix must be square and k from 1 to its size; got shape {matrix.shape} and k = {k}"
         )
     values, vectors = _backend.largest_eigenpairs(matrix, k)
+    if values.shape[0] < k:  # LAPACK's driver for some eigenpairs returns none
+        raise np.linalg.LinAlgError("matrix must be finite; it has NaN or infinity")
     return values[:k], vectors[:, :k]
 
 

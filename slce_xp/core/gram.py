@@ -18,6 +18,8 @@ from slce_xp.core.solution import Request, Solution
 # Eigenvalues of T that the ridge adds no more of itself to are as good as Rayleigh quotients, which
 # cost another pass.
 TRUSTED_GROWTH = 16.0
+# Σ |s| w ‖z‖² with the sign of largest magnitude for all samples, relative to the sum itself.
+MOST_UNCOUNTED = 1e3
 # A vector a = Xᵀu is rounded relative to ‖X‖·‖u‖: if that exceeds this bound, it is refined.
 LONGEST = 32.0
 
@@ -34,17 +36,20 @@ def solve(operator: CentroidOperator, request: Request) -> Solution:
     xp, device = operator.place
     n, d, k = operator.n, operator.d, request.k
     gram = operator.gram()
-    trace = float(read(xp.linalg.trace(gram))[0])
+    diagonal = xp.linalg.diagonal(gram)
+    trace, counted = map(float, read(xp.sum(diagonal), operator.signed_sum(diagonal)))
     square = trace * operator.largest_sign
+    # Samples without a label that hardly count must not be much larger than those that do.
+    is_balanced = square <= MOST_UNCOUNTED * counted
     # The factor of G is less exact than G: by n·eps, in the worst case.
     level = max(8.0, n / 16.0) * operator.zero_level(square)
     # G is singular, for centred rows sum to zero. A ridge below the level of rounding lets
     # it be factored.
     ridge = 0.25 * operator.zero_level(trace)
-    diagonal = xp.eye(n, dtype=gram.dtype, device=device)
-    diagonal *= ridge
-    gram += diagonal
-    del diagonal  # each is as large as what follows
+    ridges = xp.eye(n, dtype=gram.dtype, device=device)
+    ridges *= ridge
+    gram += ridges
+    del ridges  # each is as large as what follows
     factor = _backend.cholesky(gram)
     del gram
     matrix = gram_of(math.sqrt(2.0) * operator.class_sums(factor))
@@ -75,9 +80,10 @@ def solve(operator: CentroidOperator, request: Request) -> Solution:
                     return _Images(operator, factor, values, weights).known()
 
                 refined = refine(operator, known_pairs, found.vectors, square)
-                known = np.where(trusted, known, read(refined.values)[0])
+                known = np.where(trusted & refined.converged, known, read(refined.values)[0])
                 values = _backend.from_host(known, operator.place, values.dtype)
-                return Solution(values, refined.vectors, (k, k), converged=refined.converged)
+                low = k if refined.converged else int((known > level).sum())
+                return Solution(values, refined.vectors, (low, k), converged=refined.converged)
         del vectors
 
     # Fewer than k are positive beyond rounding. Of those near zero some may be positive yet, most
@@ -106,11 +112,11 @@ def solve(operator: CentroidOperator, request: Request) -> Solution:
     if missing > 0:
         outside = _off_row_space(operator, factor @ factor.T, operator.draw(missing))
         null = xp.concat([null, outside], axis=1) if null.shape[1] else outside
-    found, converged = found.real(), True
+    found, converged = found.real(), is_balanced
     if found.values.size:
         count = min(k, found.values.size)
         refined = refine(operator, images.known, found.vectors[:, :count], square)
-        converged = refined.converged
+        converged = refined.converged and is_balanced
         before = found.values[:count]
         found = found.replaced(read(refined.values)[0], refined.vectors)
         found = found.or_known(before, np.ones(count, dtype=bool), LARGEST_RESIDUAL * eps * square)
@@ -118,6 +124,8 @@ def solve(operator: CentroidOperator, request: Request) -> Solution:
         count = min(null.shape[1], max(0, k - found.before_zero))
         null = refine_null(operator, images.known, null[:, :count], square)
     values, vectors, bounds = leading(operator, k, found, null)
+    if not converged:
+        bounds = bounds[0], k
     return Solution(values, vectors, bounds, converged=converged)
 
 

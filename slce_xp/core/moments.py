@@ -375,6 +375,10 @@ def class_moments(
     """
     rows = open_array(Sparse(x) if _backend.is_sparse(x) else x)
     groups = Groups.of(row_sums.as_codes(codes, rows.n, n_classes), n_classes, weights)
+    if not groups.is_supervised:
+        raise ValueError(
+            f"codes must be from 0 to n_classes − 1 = {n_classes - 1}; got {n_classes}"
+        )
     with _backend.computing(rows.place):
         return moments_of(rows, groups, second=second)
 

@@ -165,6 +165,11 @@ class CentroidOperator(ScatterOperator):
         """VᵀSV with S the signs of samples: 1, or −λ without a label; (n, r) ↦ (r, r)."""
         return gram_of(values) if self._signs is None else values.T @ self._signed(values)
 
+    def signed_sum(self, values: Array) -> Array:
+        """Σ |s| v of one value per sample, shape ()."""
+        xp, _ = self.place
+        return xp.sum(values if self._signs is None else xp.abs(self._signs) * values)
+
     @property
     def largest_sign(self) -> float:
         """The largest magnitude of the samples' signs: 1, or λ if that is more."""

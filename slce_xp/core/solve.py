@@ -129,6 +129,8 @@ def eigenpairs(
         raise ValueError(f"k must be from 1 to d = {rows.d}; got {k}")
     if form not in ("auto", *SOLVERS):
         raise ValueError(f"form must be 'auto' or one of {', '.join(SOLVERS)}; got {form!r}")
+    if form == "gram" and rows.is_sparse:
+        raise ValueError("form must not be 'gram' for a sparse x, which would become dense")
     smaller = "gram" if rows.n < rows.d and not rows.is_sparse else "scatter"
     if form == "auto":
         is_small = min(rows.n, rows.d) <= LARGEST_FORMED

@@ -46,6 +46,8 @@ def class_sums(x: Any, codes: Any, n_classes: int, /, *, weights: Any = None) ->
 
     Notes
     -----
+    A NaN or infinity in a column of `x` makes that column NaN for other classes, too.
+
     Works under ``jax.jit`` (with `n_classes` static) and ``torch.compile``: `codes` are then not
     checked, and more than 64 classes take time proportional to n·d·K.
 
@@ -61,10 +63,14 @@ def class_sums(x: Any, codes: Any, n_classes: int, /, *, weights: Any = None) ->
     if _backend.is_traced(x) or _backend.is_traced(codes):
         return _traced_sums(x, codes, n_classes, weights)
     rows = open_array(Sparse(x) if _backend.is_sparse(x) else x)
-    host = as_codes(codes, rows.n, n_classes)
+    host, weights = as_codes(codes, rows.n, n_classes), on_host(weights)
+    if weights is not None and np.shape(weights) != (rows.n,):
+        raise ValueError(
+            f"weights must have shape ({rows.n},), one for each row; got {np.shape(weights)}"
+        )
     height = n_classes + bool((host == n_classes).any())
     with _backend.computing(rows.place):
-        return sum_rows_by_code(rows, host, height, on_host(weights))[:n_classes, :]
+        return sum_rows_by_code(rows, host, height, weights)[:n_classes, :]
 
 
 def as_codes(codes: Any, n: int, n_classes: int) -> np.ndarray:
