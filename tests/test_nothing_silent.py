@@ -364,6 +364,7 @@ def test_squares_of_rows_are_summed_once(solver, monkeypatch):
     assert len(calls) == 1
 
 
+@pytest.mark.filterwarnings("ignore:n_components=1 was asked for")
 @pytest.mark.parametrize("weight", [0.0, 1e-10])
 def test_unlabelled_samples_that_hide_the_others_from_the_gram_form_are_reported(weight):
     rng = np.random.default_rng(0)
