@@ -386,3 +386,20 @@ def test_values_of_unrefined_vectors_are_not_claimed_to_be_positive():
     with pytest.warns(slce_xp.ConvergenceWarning, match="Gram form"):
         model = slce_xp.fit(X, y, solver="gram")
     assert model.n_positive <= (model.eigenvalues > 0).sum()
+
+
+@pytest.mark.parametrize("kind", ["numpy", "csr", "torch"])
+def test_sums_of_very_many_rows_in_single_precision(kind):
+    n = 1_000_000
+    y = np.arange(n) % 2
+    X = np.where(np.random.default_rng(0).random((n, 2)) < 0.3, 0.1, 0.0).astype(np.float32)
+    X[y == 1, 0] += np.float32(0.3)
+    given = {"numpy": lambda: X, "csr": lambda: sp.csr_array(X)}.get(
+        kind, lambda: pytest.importorskip("torch").asarray(X)
+    )()
+    exact = slce_xp.fit(X.astype(np.float64), y, 1)
+    model = slce_xp.fit(given, y, 1)
+    trace = ((X - X.mean(axis=0, dtype=np.float64)) ** 2).sum()
+    # Equal numbers are rounded alike, which is the worst case; one after the other: 1300 eps.
+    bound = 256 * np.finfo(np.float32).eps * trace
+    assert abs(float(model.eigenvalues[0]) - exact.eigenvalues[0]) <= bound

@@ -24,6 +24,7 @@ from slce_xp._backend.places import (
     place_of,
 )
 from slce_xp._backend.precision import (
+    adds_in_sequence,
     computing,
     dtype_name,
     factors_of,
@@ -49,6 +50,7 @@ __all__ = [
     "Matrix",
     "Place",
     "Sparse",
+    "adds_in_sequence",
     "backend_name",
     "byte_count",
     "cholesky",

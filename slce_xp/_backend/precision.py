@@ -32,6 +32,16 @@ def factors_of(scale: float) -> tuple[float, float]:
     return math.ldexp(1.0, exponent // 2), math.ldexp(1.0, exponent - exponent // 2)
 
 
+def adds_in_sequence(place: Place, is_sparse: bool) -> bool:
+    """Whether products add up long sums term by term, which rounds as often as there are terms.
+
+    SciPy's sparse products and torch's products on the CPU do; NumPy's and a GPU's add in blocks.
+    """
+    if compat.is_torch_namespace(place.xp):
+        return str(place.device) == "cpu"
+    return is_sparse and compat.is_numpy_namespace(place.xp)
+
+
 def working_dtype(x: Array) -> Any:
     """The dtype to compute in, or None if `x` does not hold real numbers.
 

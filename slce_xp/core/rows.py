@@ -25,6 +25,9 @@ from slce_xp.core.eigen import add, gram_of
 # small share of X.
 BLOCK_SHARE = 48
 LEAST_BLOCK, LARGEST_BLOCK = 2**18, 2**24
+# Rows of a block in single precision, if products add them up one after the other, and blocks
+# that are added up before their sum joins the others.
+SEQUENTIAL_ROWS, SEQUENTIAL_BLOCKS = 1024, 32
 
 # A term: the slice of a block and its rows (or columns) ↦ arrays to be summed.
 Term = Callable[[slice, Array], tuple[Array | None, ...]]
@@ -142,6 +145,12 @@ class Rows(ABC):
         """How many lines of `width` numbers fit into a block."""
         return max(1, self._block_bytes // max(1, width * self._itemsize))
 
+    @property
+    def _most_rows(self) -> int:
+        """Rows of a block for which rounding of their sums stays small."""
+        in_sequence = _backend.adds_in_sequence(self.place, self.is_sparse)
+        return SEQUENTIAL_ROWS if in_sequence and self._itemsize == 4 else self.n
+
     def _not_finite(self, row: int, column: int, value: float) -> ValueError:
         row = row if self.row_numbers is None else int(self.row_numbers[row])
         return _errors.not_finite(row, column, value)
@@ -161,12 +170,16 @@ class BlockRows(Rows):
     def sum_rows(self, term: Term, made: int) -> tuple[Array, ...]:
         """Sum a term over all row blocks."""
         totals: tuple[Array, ...] = ()
+        part: tuple[Array, ...] = ()
         with self.reading(made) as blocks:
-            for block, rows in blocks:
+            for count, (block, rows) in enumerate(blocks, 1):
                 terms = term(block, rows)
                 del rows  # before the next block is made, not after
-                totals = _added(totals, terms)
-        return totals
+                part = _added(part, terms)
+                del terms
+                if self._most_rows < self.n and count % SEQUENTIAL_BLOCKS == 0:
+                    totals, part = _added(totals, part), ()
+        return _added(totals, part) if part else totals
 
     def map_rows(self, kernel: Kernel, made: int, *per_sample: Array | None) -> tuple[Array, ...]:
         """Sum a kernel over all row blocks."""
@@ -292,7 +305,9 @@ class DenseRows(BlockRows):
 
     def row_blocks(self, made: int) -> Iterator[slice]:
         """Slices of rows; converted rows count as well."""
-        return self._blocks(self.n, self.d, made, _backend.row_slices_are_views)
+        return self._blocks(
+            self.n, self.d, made, _backend.row_slices_are_views, most=self._most_rows
+        )
 
     def column_blocks(self, made: int, least: int = 1) -> Iterator[slice]:
         """Slices of columns, likewise, of at least `least` columns."""
@@ -305,10 +320,12 @@ class DenseRows(BlockRows):
         made: int,
         are_views: Callable[[Any], bool],
         least: int = 1,
+        most: int | None = None,
     ) -> Iterator[slice]:
         if self._kept is not None or self._x.dtype != self.dtype or not are_views(self.place.xp):
             made, least = made + width, least // 2
-        return even_slices(count, max(least, self.block_length(made)))
+        length = max(least, self.block_length(made))
+        return even_slices(count, length if most is None else max(1, min(length, most)))
 
     def raise_if_not_finite(self) -> None:
         """Raise ValueError for the first NaN or infinity."""
@@ -357,10 +374,11 @@ class SparseRows(BlockRows):
         if not self._x.can_slice:
             return iter([slice(0, self.n)])
         if self._x.dtype == self.dtype:
-            return even_slices(self.n, self.block_length(made))
+            return even_slices(self.n, max(1, min(self.block_length(made), self._most_rows)))
         # Rows may be sorted by how full they are, so entries are counted.
         starts = _backend.to_host(self._x.parts()[2])
-        return _within_stored(starts, self.block_length(2), self.block_length(2 * made))
+        most_rows = max(1, min(self.block_length(2 * made), self._most_rows))
+        return _within_stored(starts, self.block_length(2), most_rows)
 
     def probe(self, count: int) -> Array:
         """Not available: sparse rows are not shifted."""
