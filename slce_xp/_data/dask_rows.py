@@ -294,8 +294,8 @@ def _tree_sum(terms: list[Any]) -> Any:
 def _other_kind(chunk: Any, x: Any) -> TypeError:
     got = chunk if isinstance(chunk, str) else type(chunk).__name__
     return TypeError(
-        f"X must have chunks of its declared kind, {type(x._meta).__name__}; got {got}. Declare "
-        "the right one: X.map_blocks(lambda chunk: chunk, meta=a chunk without rows)"
+        f"X must have chunks of the kind that it declares, {type(x._meta).__name__}; got {got}. "
+        "Declare the right one: X.map_blocks(lambda chunk: chunk, meta=a chunk without rows)"
     )
 
 

@@ -38,6 +38,7 @@ def solve(operator: CentroidOperator, request: Request) -> Solution:
     gram = operator.gram()
     diagonal = xp.linalg.diagonal(gram)
     trace, counted = map(float, read(xp.sum(diagonal), operator.signed_sum(diagonal)))
+    del diagonal  # it may be a view, which would keep all of G
     square = trace * operator.largest_sign
     # Samples without a label that hardly count must not be much larger than those that do.
     is_balanced = square <= MOST_UNCOUNTED * counted
