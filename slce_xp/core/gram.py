@@ -35,7 +35,7 @@ def solve(operator: CentroidOperator, request: Request) -> Solution:
     """
     xp, device = operator.place
     n, d, k = operator.n, operator.d, request.k
-    gram = operator.gram()
+    gram = operator.take_gram()
     diagonal = xp.linalg.diagonal(gram)
     trace, counted = map(float, read(xp.sum(diagonal), operator.signed_sum(diagonal)))
     del diagonal  # it may be a view, which would keep all of G

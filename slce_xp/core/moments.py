@@ -558,23 +558,16 @@ def _sums(
     # In memory the rows of very many groups are gathered from all over X.
     few = row_sums.is_few(height, rows.d, rows.is_sparse)
     apart = rows.in_memory and not few
-    signed = rows.put(groups.scatter_weights) if second else None
     unlabeled = rows.put(groups.unlabeled_weights)
-    scale_first = abs(math.log2(scale)) > SAFE_EXPONENT[_backend.dtype_name(rows.dtype)]
-    # Three times the dense columns of sparse rows: themselves, times weights, in another order.
-    kernel = _BlockSums(
-        0 if apart else height, shift, second, rows.block_length(3), scale, scale_first
-    )
-    copies = (shift is not None) + (unlabeled is not None) + (signed is not None)
-    # A scaled copy in one piece, if there is room, gives the same bits as X in other units.
-    copies += second and scale_first and not rows.has_room_for_copy
-    made = rows.d * copies
+    kernel = _block_sums(rows, 0 if apart else height, shift, scale, second)
     sums = total = square = None
     if not apart or second or unlabeled is not None:
         # Very many codes are sorted on the host, block by block: they need not travel.
         codes, weights = (None, None) if apart else (groups.codes, groups.weights)
         if few:
             codes, weights = rows.put_codes(groups.codes), rows.put(groups.weights)
+        signed = rows.put(groups.scatter_weights) if second else None
+        made = kernel.made_per_row(rows, signed, unlabeled)
         made += 0 if apart else row_sums.one_hot_width(height, rows.is_sparse)
         sums, total, square = rows.map_rows(kernel, made, codes, weights, signed, unlabeled)
     if apart:
@@ -587,6 +580,24 @@ def _sums(
             scale,
         )
     return sums, total, square
+
+
+def with_second(moments: Moments, rows: Rows, groups: Groups) -> Moments:
+    """The same moments about the mean, with the second moment: one more pass over X."""
+    about = moments.about(moments.mean)
+    kernel = _block_sums(rows, 0, about.shift, about.scale, second=True)
+    signed = rows.put(groups.scatter_weights)
+    made = kernel.made_per_row(rows, signed, None)
+    _, total, _ = rows.map_rows(kernel, made, None, None, signed, None)
+    return replace(about, second=total)
+
+
+def _block_sums(
+    rows: Rows, height: int, shift: Array | None, scale: float, second: bool
+) -> _BlockSums:
+    scale_first = abs(math.log2(scale)) > SAFE_EXPONENT[_backend.dtype_name(rows.dtype)]
+    # Three times the dense columns of sparse rows: themselves, times weights, in another order.
+    return _BlockSums(height, shift, second, rows.block_length(3), scale, scale_first)
 
 
 @dataclass(frozen=True)
@@ -614,6 +625,13 @@ class _BlockSums:
     made: int
     scale: float
     scale_first: bool
+
+    def made_per_row(self, rows: Rows, signed: Array | None, unlabeled: Array | None) -> int:
+        """Numbers that are allocated per row, in addition to one-hot codes."""
+        copies = (self.shift is not None) + (unlabeled is not None) + (signed is not None)
+        # A scaled copy in one piece, if there is room, gives the same bits as X in other units.
+        copies += self.second and self.scale_first and not rows.has_room_for_copy
+        return rows.d * copies
 
     def of_columns(self, columns: slice) -> _BlockSums:
         """The same for rows that have some of the columns only."""
