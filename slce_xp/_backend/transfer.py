@@ -114,6 +114,16 @@ def detached(x: Array) -> Array:
     return x.detach() if not isinstance(x, Matrix) and compat.is_torch_array(x) else x
 
 
+def put_rows(target: Array, start: int, rows: Array) -> Array:
+    """`target` with some rows replaced: in place if the library can, otherwise a copy."""
+    stop = start + rows.shape[0]
+    xp, _ = place_of(target)
+    if compat.is_jax_namespace(xp):
+        return xp.concat([target[:start, :], rows, target[stop:, :]], axis=0)
+    target[start:stop, :] = rows
+    return target
+
+
 def without_rows(x: Array) -> Array:
     """An array like `x` without rows, to find its dtype elsewhere."""
     xp, device = place_of(x)

@@ -61,7 +61,7 @@ def solve(operator: CentroidOperator, request: Request) -> Solution:
     if not operator.is_supervised:
         # Eigenvectors may be anywhere: as many random rows as there may be equal eigenvalues.
         width = max(width, operator.n_classes + min(request.k, MOST_RANDOM) + RANDOM_ROWS)
-    space = KrylovSpace(side.apply, side.start(width), side.classes)
+    space = KrylovSpace(side.apply, side.start(width), side.classes, 4 * width)
     counter = Counter(operator, request.k)
     history: list[float] = []
     directions = None
