@@ -185,28 +185,26 @@ def fit(
             matrix = _backend.move(matrix, place)
         rows = open_planned(matrix, place, plan, bar, kept, limits)
         dense = _dense_plan(problem, limits) if plan.form == "krylov" else None
-        # Passes that cost as much as a dense form are better spent on that.
-        patience = max_iter
-        if dense is not None and solver == "auto":
-            patience = max(3, round(plan.passes * dense.flops / plan.flops))
         request = Request(
             k=k,
             tol=tol,
-            max_iter=min(max_iter, patience),
-            max_rows=_plan.most_rows(plan, limits, problem.supervised),
+            max_iter=max_iter,
             width=plan.width,
             wide_passes=plan.wide_passes,
+            form=plan.form,
+            costs=_plan.costs_of(plan, dense) if solver == "auto" else Costs(),
+            max_rows=_plan.most_rows(plan, limits, problem.supervised),
             positive_only=n_components == "positive",
-            fill=dense is None,
+            fill=plan.form == "krylov" and dense is None,
             report=bar.residual,
         )
-        operator, solution = solve(rows, groups, plan.form, request, seed)
-        if dense is not None and _needs_dense_form(solution, request, solver, max_iter):
-            taken, fewer = solution.passes, solution.eigenvalues.shape[0] < k
-            plan = _after(plan, dense, fewer)
-            rows = open_planned(matrix, place, plan, bar, kept, limits)
-            operator, solution = solve(rows, groups, plan.form, request, seed)
-            solution = dataclasses.replace(solution, passes=taken)
+        operator = operator_of(rows, groups, plan.form, seed)
+        if plan.width:
+            solution = krylov.solve(operator, request)
+            if _needs_dense_form(solution, request, solver):
+                ...
+        else:
+            solution = finish(operator, plan.form, request)
         model = make_model(operator, solution, labels, plan, n_components)
         bar.done()
     _warn_if_unconverged(solution, request)

@@ -177,7 +177,8 @@ class KrylovSpace:
 
     def _noise(self, gram: np.ndarray, size: float) -> np.ndarray:
         """Rounding in rows that are differences of rows of a given size, over their lengths."""
-        return 8.0 * self.eps * size / np.maximum(np.sqrt(np.diagonal(gram)), np.finfo(float).tiny)
+        lengths = np.maximum(np.sqrt(np.diagonal(gram)), np.finfo(float).tiny)
+        return np.asarray(8.0 * self.eps * size / lengths)
 
     def _orthonormal_start(self, rows: Array) -> Array:
         xp, _ = self._place
