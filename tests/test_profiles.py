@@ -7,6 +7,7 @@ import math
 import subprocess
 import sys
 import timeit
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -274,10 +275,23 @@ def test_disturbance_is_noticed():
     assert not clock.is_disturbed
     clock._times = {("a",): [1.0, 2.0], ("b",): [1.1, 1.0], ("c",): [5.0, 1.0]}
     assert clock.is_disturbed
+    clock._times = {("a",): [1.0]}  # no time for another lap
+    assert clock.is_disturbed
+
+
+@pytest.mark.parametrize("disturbed", [True, False])
+def test_a_disturbed_measurement_is_not_stored(disturbed, monkeypatch, cache):
+    monkeypatch.setattr(calibrate, "Effort", lambda: calibrate.QUICK)
+    monkeypatch.setattr(calibrate.Clock, "is_disturbed", disturbed)
+    caution = pytest.warns(UserWarning, match="not stored") if disturbed else nullcontext()
+    with caution:
+        slce_xp.calibrate()
+    assert cache.exists() != disturbed
 
 
 def test_the_command_prints_a_table(capsys, monkeypatch, cache):
     monkeypatch.setattr(calibrate, "Effort", lambda: calibrate.QUICK)
+    monkeypatch.setattr(calibrate.Clock, "is_disturbed", False)
     assert cli.main(["calibrate", "--backend", "numpy"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("profile of numpy on ")
@@ -292,6 +306,7 @@ def test_the_command_does_not_say_stored_if_it_was_not(capsys, monkeypatch, tmp_
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     monkeypatch.setattr(calibrate, "Effort", lambda: calibrate.QUICK)
+    monkeypatch.setattr(calibrate.Clock, "is_disturbed", False)
     assert cli.main(["calibrate"]) == 0
     out, err = capsys.readouterr()
     assert "stored in" not in out

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 import warnings
 from functools import partial
 from types import ModuleType
@@ -50,7 +51,8 @@ def calibrate(
     Warns
     -----
     UserWarning
-        If the profile cannot be stored.
+        If the profile is not stored: other programs were using the machine, or the file cannot
+        be written.
 
     See Also
     --------
@@ -65,17 +67,21 @@ def calibrate(
     """
     place = _parameters.named_place("numpy" if backend is None else backend, device)
     effort = QUICK if _quick else Effort()
+    start = time.monotonic()
     with _backend.computing(place):
         clock = Clock(place, effort)
         # Other programs come and go: each step is measured in every lap, and its least time counts.
-        for _ in range(effort.laps):
-            profile = _measured(clock)
+        profile = _measured(clock)
+        for _ in range(effort.laps - 1):
+            if time.monotonic() - start < effort.patience:
+                profile = _measured(clock)
     if clock.is_disturbed and not _quick:
         warnings.warn(
-            "other programs were using the machine, and times vary; the profile may mislead. "
-            "Measure again while it is idle",
+            "other programs were using the machine, and times vary by more than a third: the "
+            "profile is not stored. Measure again while it is idle",
             stacklevel=2,
         )
+        return profile
     try:
         profiles.store(profile, place)
     except OSError as error:

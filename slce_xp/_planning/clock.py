@@ -32,6 +32,8 @@ class Effort:
     budget : float
         Seconds for the repetitions of one step in a lap.
     laps : int
+    patience : float
+        Seconds after which no other lap begins.
     """
 
     entries: int = 2**26
@@ -41,6 +43,7 @@ class Effort:
     enough: float = 0.15
     budget: float = 0.03
     laps: int = 3
+    patience: float = 20.0
 
 
 QUICK = Effort(2**12, (16, 32), (1, 8), 1e-3, 1e-3, 2)
@@ -65,9 +68,9 @@ class Clock:
 
     @property
     def is_disturbed(self) -> bool:
-        """Whether most steps took much longer in all laps but one."""
+        """Whether most steps took much longer in all laps but one, or there was only one lap."""
         laps = [sorted(times) for times in self._times.values() if len(times) > 1]
-        return bool(laps) and float(np.median([t[1] / t[0] for t in laps])) > 1.3
+        return not laps or float(np.median([t[1] / t[0] for t in laps])) > 1.3
 
     def measure_overhead(self) -> None:
         """Measure what has to be subtracted from other times."""

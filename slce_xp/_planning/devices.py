@@ -34,12 +34,12 @@ def cpu(threads: int = 4) -> Profile:
             return 7e-8 * m**2 + 6e-11 * (cubes if m > NUMPY_EIGH else 2.0 / speed) * m**3
 
         def some(m: int, cubes: float = cubes) -> float:
-            return 2e-8 * m**2 + 4.5e-11 * cubes * m**3
+            return 2e-8 * m**2 + 4e-11 * cubes * m**3
 
         sizes = sorted({*SIZES, NUMPY_EIGH, NUMPY_EIGH + 20})
         arithmetic[item] = Arithmetic(
             product=Curve.through(
-                ((w, 2.0 * w / (rate * speed) + 1.2 * item / bandwidth) for w in WIDTHS), 1.0
+                ((w, 2.0 * w / (rate * speed) + 5.0 / bandwidth) for w in WIDTHS), 1.0
             ),
             symmetric_share=0.5,
             eigh=Curve.through(((m, every(m)) for m in sizes), 3.0),
@@ -53,7 +53,7 @@ def cpu(threads: int = 4) -> Profile:
             qr=Curve.through(((k, 1.5e-8 * k + 2e-10 * cubes * k**2) for k in WIDTHS), 2.0),
             qr_column=1e-6,
             # SciPy's sparse products use one thread.
-            sparse=Curve.through(((w, 1e-9 + w * 0.1e-9 * item) for w in WIDTHS), 1.0),
+            sparse=Curve.through(((w, 1e-9 + w * 0.05e-9 * item) for w in WIDTHS), 1.0),
         )
     return Profile(
         name=f"a CPU with {threads} thread{'s' * (threads != 1)}, not measured",
