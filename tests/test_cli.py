@@ -32,7 +32,7 @@ pytest.importorskip("pyarrow")
 datasets = pytest.importorskip("sklearn.datasets")
 
 ROOT = Path(slce_xp.__file__).parents[1]
-COMMANDS = ("fit", "transform", "inspect", "plan", "demo", "info")
+COMMANDS = ("fit", "transform", "inspect", "plan", "calibrate", "demo", "info")
 LIBRARIES = ("pandas", "pyarrow", "sklearn", "matplotlib", "plotly", "h5py", "anndata", "tqdm")
 
 
@@ -803,6 +803,7 @@ OPTIONS = {
     "transform": "--output --id --label --impute --data --stream --force",
     "inspect": "--top",
     "plan": "--samples --features --classes --components --dtype --max-memory --machine-memory",
+    "calibrate": "--backend --device",
     "demo": "--output --force",
     "info": "--debug",
 }

@@ -5,6 +5,7 @@ which namespace and device an array has, how values move, in what precision they
 how much memory a device has, and which routine of a library is better than the standard's.
 """
 
+from slce_xp._backend.hardware import accelerator_model, processor_model
 from slce_xp._backend.linalg import cholesky, largest_eigenpairs, qr, solve_upper
 from slce_xp._backend.memory import free_bytes
 from slce_xp._backend.places import (
@@ -31,7 +32,14 @@ from slce_xp._backend.precision import (
     longest_float,
     working_dtype,
 )
-from slce_xp._backend.sparse import Sparse, byte_count, copied, join_rows, take_rows
+from slce_xp._backend.sparse import (
+    Sparse,
+    byte_count,
+    copied,
+    draw_sparse,
+    join_rows,
+    take_rows,
+)
 from slce_xp._backend.transfer import (
     column_slices_are_views,
     detached,
@@ -51,6 +59,7 @@ __all__ = [
     "Matrix",
     "Place",
     "Sparse",
+    "accelerator_model",
     "adds_in_sequence",
     "backend_name",
     "byte_count",
@@ -62,6 +71,7 @@ __all__ = [
     "detached",
     "device_name",
     "draw_normal",
+    "draw_sparse",
     "dtype_name",
     "factors_of",
     "find_place",
@@ -77,6 +87,7 @@ __all__ = [
     "move",
     "namespace_of",
     "place_of",
+    "processor_model",
     "put_rows",
     "qr",
     "read",
