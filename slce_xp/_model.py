@@ -87,15 +87,19 @@ class Model:
         The loss without components, ‖C̃‖² = tr(S_b).
     plan : Plan
         How it was computed; `plan.form` is the form of the eigenproblem.
+    angle_bound : float
+        A proved bound of the largest angle between the subspace of the components and the exact
+        one, in radians; infinite if none is known. Directions orthogonal to all samples do not
+        count: any of them is exact. With samples without a label nothing bounds what an iteration
+        has not seen: there only the dense forms prove a bound.
     passes : int
-        Products of the scatter matrix with a block, each one pass over X. For a dense form, the
-        passes that the matrix-free form took before it.
+        Passes over X of an iteration, also if a dense form finished it.
     residuals : numpy.ndarray, shape (k,), or None
-        ‖M a − μ a‖ / ‖M‖ of the matrix-free form, measured up to rounding: about eps·‖S_t‖ / ‖M‖,
+        ‖M a − μ a‖ / ‖M‖ of an iteration, measured up to rounding: about eps·‖S_t‖ / ‖M‖,
         with fewer samples than features eps·‖S_t‖ / μ. None for the dense forms, which are exact
         to rounding.
     history : tuple of float
-        The largest residual after each pass.
+        The largest residual, as often as it was measured: after each pass in the matrix-free form.
     scale : array, shape (d,), or None
         Divisors of the columns, applied before `components`; None: not scaled. See `unscaled`.
     feature_names : numpy.ndarray of str, shape (d,), or None
@@ -133,6 +137,7 @@ class Model:
     passes: int = 0
     residuals: np.ndarray | None = None
     history: tuple[float, ...] = ()
+    angle_bound: float = math.inf
     scale: Array | None = None
     feature_names: np.ndarray | None = None
     n_positive_bounds: tuple[int, int] | None = None
@@ -162,7 +167,7 @@ class Model:
     @property
     def n_samples(self) -> int:
         """The number of samples the model was fitted on."""
-        return self.plan.n_samples
+        return int(self.plan.n_samples)
 
     @property
     def loss(self) -> float:
@@ -247,6 +252,9 @@ class Model:
         loss = self._loss(eigenvalues)
         share = 1.0 - loss / self.total_loss if self.total_loss > 0 else 0.0
         lower = "all of them lower" if positive == k else f"{positive} of them lower"
+        angle = f"within {self.angle_bound:.0e} rad of the exact subspace, proved"
+        if math.isinf(self.angle_bound):
+            angle = "no bound of the angle to the exact subspace is proved"
         return "\n".join(
             [
                 f"SLCE model: {self.n_features} features → {k} component{'s' * (k != 1)}"
@@ -260,6 +268,7 @@ class Model:
                 f"  components   {lower} the loss"
                 if k
                 else "  components   none: no direction lowers the loss, the classes overlap",
+                *([f"  accuracy     {angle}"] * bool(k)),
             ]
         )
 
@@ -549,7 +558,8 @@ class Model:
             "n_positive_bounds": self.n_positive_bounds,
             "n_unlabeled": self.n_unlabeled,
             "total_loss": self.total_loss,
-            "plan": dataclasses.asdict(self.plan),
+            "angle_bound": self.angle_bound,
+            "plan": self.plan.to_facts(),
             "passes": self.passes,
             "residuals": None if self.residuals is None else [float(r) for r in self.residuals],
             "history": self.history,
@@ -608,7 +618,8 @@ def _from_contents(facts: dict[str, Any], contents: dict[str, np.ndarray]) -> Mo
         n_positive=int(facts["n_positive"]),
         n_unlabeled=int(facts["n_unlabeled"]),
         total_loss=float(facts["total_loss"]),
-        plan=Plan(**facts["plan"]),
+        plan=Plan.from_facts(facts["plan"]),
+        angle_bound=float(facts.get("angle_bound", math.inf)),
         passes=int(facts["passes"]),
         residuals=None if facts["residuals"] is None else np.array(facts["residuals"], float),
         history=tuple(map(float, facts["history"])),

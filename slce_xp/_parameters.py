@@ -11,6 +11,7 @@ import numpy as np
 from slce_xp import _backend
 from slce_xp._backend import Array, Place
 from slce_xp._errors import invalid, naming, wrong_type
+from slce_xp.core.solution import default_tolerance
 
 
 def as_component_count(
@@ -49,11 +50,11 @@ def _as_integer(value: Any, name: str, rule: str, least: int, most: int | None) 
     return count
 
 
-def as_tolerance(tol: Any, eps: float) -> float:
-    """Return the relative residual to reach; None: one that the dtype reaches easily."""
+def as_tolerance(tol: Any, dtype: str) -> float:
+    """Return the angle to prove, in radians; None: the default of the dtype."""
     if tol is None:
-        return max(1e-8, 32.0 * eps)
-    rule = "tol must be a number between 0 and 1, the residual relative to ‖M‖, or None"
+        return default_tolerance(dtype)
+    rule = "tol must be a number between 0 and 1, an angle in radians, or None"
     if isinstance(tol, bool) or not isinstance(tol, (int, float, np.floating)):
         raise wrong_type("tol", f"{rule}; got {tol!r}")
     if not 0.0 < tol < 1.0:

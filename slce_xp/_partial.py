@@ -21,7 +21,9 @@ from slce_xp._data.labels import Labels
 from slce_xp._model import Model
 from slce_xp._planning import plan as _plan
 from slce_xp._planning import sizes
-from slce_xp._planning.plan import Limits, Plan, Problem
+from slce_xp._planning.memory import Limits
+from slce_xp._planning.plan import Plan
+from slce_xp._planning.problem import MEMORY, Problem
 from slce_xp._progress import Progress
 from slce_xp.core import scatter
 from slce_xp.core.moments import Moments, moments_of
@@ -106,7 +108,7 @@ def add_up(
     problem = Problem(n, d, n_classes, min(n_classes - 1, d), dtype, **_fit.costs(groups))
     matrix, plan = _make_plan(matrix, place, problem, max_memory)
     with _backend.computing(place):
-        if plan.where == _plan.MEMORY:
+        if plan.where == MEMORY:
             matrix = _backend.move(matrix, place)
         rows = _fit.open_planned(matrix, place, plan, Progress(), kept, Limits(0))
         moments = moments_of(rows, groups, second=True).astype(_backend.longest_float(place))
@@ -135,7 +137,7 @@ def _make_plan(
     try:
         if left is not None and left <= 0:
             raise MemoryError(f"max_memory must leave room for them; got {max_memory!r}")
-        matrix, _, _, plan = _fit.make_plan(matrix, place, problem, left, "scatter")
+        matrix, _, plan = _fit.make_plan(matrix, place, problem, left, "scatter")
         return matrix, plan
     except MemoryError as error:
         raise MemoryError(
@@ -238,7 +240,7 @@ def solve(statistics: Statistics, n_components: int | str | None, seed: int) -> 
     )
     with _backend.computing(place):
         operator = ScatterOperator(moments, seed, statistics.precision)
-        request = Request(k=k, tol=0.0, max_iter=0, width=0, wide_passes=0)
+        request = Request(k=k, tol=0.0)
         solution = scatter.solve(operator, request)
         # Data of single precision get a model of single precision.
         dtype = getattr(xp, statistics.precision)

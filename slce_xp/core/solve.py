@@ -13,7 +13,7 @@ from slce_xp.core.groups import Groups
 from slce_xp.core.moments import moments_of
 from slce_xp.core.operators import CentroidOperator
 from slce_xp.core.rows import Rows, open_array
-from slce_xp.core.solution import Request, Solution
+from slce_xp.core.solution import Request, Solution, default_tolerance
 from slce_xp.core.sums import as_codes
 
 FORMS = ("scatter", "gram", "krylov")
@@ -143,7 +143,7 @@ def eigenpairs(
         is_small = min(rows.n, rows.d) <= LARGEST_FORMED
         form = smaller if is_small or k >= n_classes else "krylov"
     if tol is None:
-        tol = default_tolerance(rows.dtype)
+        tol = default_tolerance(_backend.dtype_name(rows.dtype))
     width = max(krylov.NARROW, n_classes)
     request = Request(k, tol, max_iter, width, krylov.NARROW_PASSES, form)
     with _backend.computing(rows.place):
@@ -168,11 +168,6 @@ def eigenpairs(
         )
 
 
-def default_tolerance(dtype: Any) -> float:
-    """The angle at which an iteration stops: 1e-6, in single precision what rounding leaves."""
-    return 1e-6 if _backend.dtype_name(dtype) == "float64" else 0.0
-
-
 def operator_of(rows: Rows, groups: Groups, form: str, seed: int) -> CentroidOperator:
     """The eigenproblem of rows of any kind: one pass, with the second moment if S_t is formed."""
     return CentroidOperator(rows, groups, moments_of(rows, groups, second=form == "scatter"), seed)
@@ -180,4 +175,4 @@ def operator_of(rows: Rows, groups: Groups, form: str, seed: int) -> CentroidOpe
 
 def finish(operator: CentroidOperator, form: str, request: Request) -> Solution:
     """Eigenpairs by a dense eigensolver, with C as far as it is formed."""
-    return (gram if form == "gram" else scatter).solve(operator, request)
+    return gram.solve(operator, request) if form == "gram" else scatter.solve(operator, request)
