@@ -225,7 +225,7 @@ def fit(
                 plan = _after(plan, dense, LONG if plan.form == "krylov" else plan.reason)
         model = make_model(operator, solution, labels, plan, n_components)
         bar.done()
-    _warn_if_unconverged(model, solution, request)
+    warn_if_unconverged(model, solution, request)
     names = _matrix.feature_names(X)
     return model if names is None else dataclasses.replace(model, feature_names=names)
 
@@ -414,7 +414,8 @@ def _check_solver(solver: str) -> None:
         raise _errors.invalid("solver", f"solver must be one of {valid}; got {solver!r}")
 
 
-def _warn_if_unconverged(model: Model, solution: Solution, request: Request) -> None:
+def warn_if_unconverged(model: Model, solution: Solution, request: Request) -> None:
+    """Warn if the model is not as exact as was asked for."""
     late = ""
     if not solution.converged and solution.residuals is None:
         late = (
@@ -432,7 +433,7 @@ def _warn_if_unconverged(model: Model, solution: Solution, request: Request) -> 
         )
     elif (
         solution.residuals is None
-        and 0.0 < request.tol < solution.angle_bound
+        and 0.0 < krylov.ROUNDING_SLACK * request.tol < solution.angle_bound
         # With components that do not lower the loss the exact subspace is of no interest.
         and model.n_positive == model.n_components
     ):

@@ -28,7 +28,7 @@ from slce_xp._progress import Progress
 from slce_xp.core import scatter
 from slce_xp.core.moments import Moments, moments_of
 from slce_xp.core.operators import ScatterOperator
-from slce_xp.core.solution import Request
+from slce_xp.core.solution import Request, default_tolerance
 
 
 @dataclass(frozen=True)
@@ -240,7 +240,8 @@ def solve(statistics: Statistics, n_components: int | str | None, seed: int) -> 
     )
     with _backend.computing(place):
         operator = ScatterOperator(moments, seed, statistics.precision)
-        request = Request(k=k, tol=0.0)
+        tol = default_tolerance(statistics.precision)
+        request = Request(k=k, tol=tol, positive_only=n_components == "positive")
         solution = scatter.solve(operator, request)
         # Data of single precision get a model of single precision.
         dtype = getattr(xp, statistics.precision)
@@ -250,4 +251,6 @@ def solve(statistics: Statistics, n_components: int | str | None, seed: int) -> 
             statistics.counts[seen],
             n_unlabeled=statistics.n_unlabeled,
         )
-        return _fit.make_model(operator, solution, labels, plan, n_components, dtype)
+        model = _fit.make_model(operator, solution, labels, plan, n_components, dtype)
+    _fit.warn_if_unconverged(model, solution, request)
+    return model

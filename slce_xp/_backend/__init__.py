@@ -25,11 +25,11 @@ from slce_xp._backend.places import (
     place_of,
 )
 from slce_xp._backend.precision import (
-    adds_in_sequence,
     computing,
     dtype_name,
     factors_of,
     longest_float,
+    longest_sum,
     working_dtype,
 )
 from slce_xp._backend.sparse import (
@@ -60,7 +60,6 @@ __all__ = [
     "Place",
     "Sparse",
     "accelerator_model",
-    "adds_in_sequence",
     "backend_name",
     "byte_count",
     "cholesky",
@@ -84,6 +83,7 @@ __all__ = [
     "join_rows",
     "largest_eigenpairs",
     "longest_float",
+    "longest_sum",
     "move",
     "namespace_of",
     "place_of",

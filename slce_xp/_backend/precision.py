@@ -32,14 +32,17 @@ def factors_of(scale: float) -> tuple[float, float]:
     return math.ldexp(1.0, exponent // 2), math.ldexp(1.0, exponent - exponent // 2)
 
 
-def adds_in_sequence(place: Place, is_sparse: bool) -> bool:
-    """Whether products add up long sums term by term, which rounds as often as there are terms.
+def longest_sum(place: Place, is_sparse: bool) -> int | None:
+    """Rows that a product in single precision should add up at most; None for any number.
 
-    SciPy's sparse products and torch's products on the CPU do; NumPy's and a GPU's add in blocks.
+    Products on a CPU add term after term, or block after block, and round each time; a GPU's
+    add in a tree.
     """
     if compat.is_torch_namespace(place.xp):
-        return str(place.device) == "cpu"
-    return is_sparse and compat.is_numpy_namespace(place.xp)
+        return 1024 if str(place.device) == "cpu" else None
+    if compat.is_numpy_namespace(place.xp):
+        return 1024 if is_sparse else 4096
+    return None
 
 
 def working_dtype(x: Array) -> Any:

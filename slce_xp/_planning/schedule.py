@@ -9,8 +9,8 @@ from slce_xp.core import krylov
 
 # Easy data take 2 to 8 products, hard ones up to 50 with the narrow block.
 TYPICAL_PASSES = 12
-# In memory a pass is cheap, and a narrow block that is soon reduced to the residuals is fastest;
-# the wide one takes the fewest passes. `python -m benchmarks.calibrate --data FOLDER` compares them.
+# In memory a pass is cheap, and a narrow block that is soon reduced to residuals is fastest; the
+# wide one takes the fewest passes. `python -m benchmarks.calibrate --data FOLDER` compares them.
 WIDE_WIDTH, ALWAYS = 64, 10**6
 # A sparse product costs in proportion to the rows of the block: a narrow block is best.
 SPARSE_WIDTH = 16

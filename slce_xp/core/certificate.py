@@ -191,7 +191,7 @@ def count_above_by_features(
     above = count(outside @ outside.T)
     if above <= seen:  # now with what the pool does not show
         rows = space.combine_outside(solved)
-        above = count(read(rows @ rows.T)[0])
+        above = count(read(rows @ rows.T)[0] / space.unit**2)
     return above, outside
 
 

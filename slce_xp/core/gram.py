@@ -64,7 +64,7 @@ def solve(operator: CentroidOperator, request: Request) -> Solution:
         vectors = images.vectors(part)
         known, growth, lengths, following = eigen.read_finite(
             *images.values_without(ridge, part), xp.sum(vectors * vectors, axis=0),
-            values[k : k + 1],
+            values[k : min(k + 1, n)],
         )  # fmt: skip
         below = max(0.0, float(following.max(initial=0.0)))
         trusted = growth <= TRUSTED_GROWTH
@@ -136,7 +136,8 @@ def solve(operator: CentroidOperator, request: Request) -> Solution:
     values, vectors, bounds = leading(operator, k, found, null)
     angle = math.inf
     if converged:
-        angle = found.angle_bound(k - min(null.shape[1], max(0, k - found.before_zero)), level, d)
+        kept = k - min(null.shape[1], max(0, k - found.before_zero))
+        angle = found.angle_bound(bounds[0] if request.positive_only else kept, level, d)
     else:
         bounds = bounds[0], k
     return Solution(values, vectors, bounds, angle, converged=converged)

@@ -42,6 +42,10 @@ from slce_xp.core.solution import Request, Solution
 NARROW, NARROW_PASSES = 32, 3
 # Random rows beyond the components that are asked for, if some samples have no label.
 RANDOM_ROWS = 8
+# Residuals of an iteration that is left to rounding, in eps of the norm of M.
+FLOOR_EPS = 32.0
+# Once residuals are rounding, the angle may exceed the tolerance by this factor.
+ROUNDING_SLACK = 10.0
 # Rows of the space to allocate at first, in start blocks.
 CAPACITY = 4
 
@@ -101,7 +105,7 @@ def solve(operator: CentroidOperator, request: Request) -> Solution:
             # What did not converge stays, and is reported.
             filled = request.fill and not request.positive_only and count.low < request.k
             wanted[: request.k] |= filled
-            vectors, exact = side.vectors(space, ritz.coordinates[:, wanted])
+            vectors, exact, correction = side.vectors(space, ritz.coordinates[:, wanted])
             # Rounding is always there.
             exact = np.maximum(exact, 4.0 * ritz.eps * ritz.norm)
             lengths[wanted] = exact
@@ -123,14 +127,15 @@ def solve(operator: CentroidOperator, request: Request) -> Solution:
             meter.add_forming()
     bounds = (count.low, count.high)
     rounding = ritz.rounding + side.rounding(ritz, wanted)
-    found = _Found(ritz.values[wanted], vectors, lengths[wanted], bounds, count.below, rounding)
+    values = ritz.values[wanted] + correction
+    found = _Found(values, vectors, lengths[wanted], bounds, count.below, rounding)
     if not filled:
         found = _settled(operator, side, space, ritz, count, found, target, request.k)
     is_proven = count.proven and not filled
     angle = found.angle_bound() if is_proven else math.inf
     is_exact = bool((found.lengths <= target).all())
     if request.tol and operator.is_supervised:
-        is_exact = angle <= request.tol
+        is_exact &= angle <= ROUNDING_SLACK * request.tol
     return Solution(
         eigenvalues=_backend.from_host(found.values, operator.place, vectors.dtype),
         vectors=found.vectors,
@@ -219,6 +224,8 @@ class _Ritz(NamedTuple):
         Rounding of an eigenvalue of M.
     error : numpy.ndarray, shape (q,)
         Rounding of each Ritz value.
+    floor : float
+        Residuals cannot be expected to become shorter than this.
     """
 
     values: np.ndarray
@@ -228,6 +235,7 @@ class _Ritz(NamedTuple):
     eps: float
     rounding: float
     error: np.ndarray
+    floor: float
 
     @classmethod
     def of(
@@ -240,12 +248,8 @@ class _Ritz(NamedTuple):
         eps = space.eps * (1.0 + math.sqrt(operator.centring / largest))
         rounding = ROUNDING_EPS * eps * largest
         error = rounding * side.growth(values)
-        return cls(values, coordinates, norm, largest, eps, rounding, error)
-
-    @property
-    def floor(self) -> float:
-        """Residuals cannot be expected to become shorter than this."""
-        return 32.0 * self.eps * self.norm
+        floor = FLOOR_EPS * space.eps * norm
+        return cls(values, coordinates, norm, largest, eps, rounding, error, floor)
 
     def target(self, request: Request, count: int, below: float) -> float:
         """Length of a residual with which `count` eigenpairs are within the tolerated angle.
@@ -319,11 +323,12 @@ def _settled(
         both = _joined(found.vectors, span) if near.any() else found.vectors
         refined = refine(operator, partial(side.known, space), both, ritz.largest)
         is_known = found.values >= math.sqrt(space.eps) * ritz.largest
+        values = read(refined.values)[0]
         if near.any() or not is_known.all():
             pairs = resolve(operator, refined.vectors, ritz.largest, gap)
-            pairs = pairs.or_known(found.values, is_known).real()
+            pairs = pairs.or_known(values[: len(is_known)], is_known).real()
         else:
-            pairs = Resolved.certain(found.values, refined.vectors)
+            pairs = Resolved.certain(values, refined.vectors)
         lengths = np.full(len(pairs.values), refined.lengths.max(initial=0.0))
     else:
         resolved = resolve(operator, _orthogonal(span, found.vectors), ritz.largest, gap)
@@ -435,9 +440,12 @@ class _Features:
             return xp.zeros((self._operator.d, 0), dtype=self.classes.dtype, device=device)
         return space.combine(coordinates[:, which]).T
 
-    def vectors(self, space: KrylovSpace, coordinates: np.ndarray) -> tuple[Array, np.ndarray]:
-        """Eigenvectors, shape (d, k), and the lengths of their residuals."""
-        return space.combine(coordinates).T, _lengths(space.combine_outside(coordinates))
+    def vectors(
+        self, space: KrylovSpace, coordinates: np.ndarray
+    ) -> tuple[Array, np.ndarray, np.ndarray]:
+        """Eigenvectors, shape (d, k), the lengths of their residuals, and corrections of values."""
+        lengths = _lengths(space.combine_outside(coordinates)) / space.unit
+        return space.combine(coordinates).T, lengths, np.zeros_like(lengths)
 
 
 class _Samples:
@@ -514,13 +522,23 @@ class _Samples:
         axes = _backend.from_host(axes[:, squares > 0.5], self._operator.place, vectors.dtype)
         return vectors @ axes
 
-    def vectors(self, space: KrylovSpace, coordinates: np.ndarray) -> tuple[Array, np.ndarray]:
-        """Eigenvectors a = Xᵀu, shape (d, k), and with the same product their residuals Xᵀr."""
+    def vectors(
+        self, space: KrylovSpace, coordinates: np.ndarray
+    ) -> tuple[Array, np.ndarray, np.ndarray]:
+        """Eigenvectors a = Xᵀu, shape (d, k), and with the same product r = Xᵀv outside the space.
+
+        M·a is θ·a − r, so the Rayleigh quotient is smaller than the Ritz value θ by aᵀr.
+        """
         xp, _ = self._operator.place
         k = coordinates.shape[1]
         rows = xp.concat([space.combine(coordinates), space.combine_outside(coordinates)], axis=0)
         features = self._operator.combine_rows(rows)
-        return eigen.orthonormal_columns(features[:k, :].T), _lengths(features[k:, :])
+        vectors, residuals = features[:k, :], features[k:, :]
+        lengths, products = read(
+            xp.linalg.vector_norm(residuals, axis=1), xp.sum(vectors * residuals, axis=1)
+        )
+        vectors = eigen.orthonormal_columns(vectors.T)
+        return vectors, lengths / space.unit, -products / space.unit
 
 
 def _lengths(rows: Array) -> np.ndarray:

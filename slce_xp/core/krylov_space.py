@@ -45,10 +45,11 @@ class KrylovSpace:
         self.matrix = np.zeros((0, 0))  # T
         self.norm = 0.0  # a lower bound of ‖C‖
         self.quotient = 0.0  # the largest eigenvalue of C seen in the last block
+        # A power of two that brings products with C near one, so that their squares are in range.
+        self.unit = 1.0
         pool = self._orthonormal_start(start)
-        # The rows of `classes` in the first block, and 2·BᵀB there.
-        self.classes = read(classes @ pool.T)[0]
-        self.between = 2.0 * (self.classes.T @ self.classes)
+        self._classes_in_pool = classes @ pool.T
+        self.classes = self.between = np.zeros((0, 0))  # the classes in the first block, and 2·BᵀB
         self.pooled: int = pool.shape[0]  # rows of P
         self.coupling = np.zeros((0, self.pooled))  # K
         xp, device = self._place
@@ -84,7 +85,9 @@ class KrylovSpace:
             self._put_rows(old, self._put(rotation.T) @ self._basis[old:known, :])
         size = old + width
         image = self._apply(self._basis[old:size, :])
-        coefficients, remainder = self._split(image, self._basis[:known, :])
+        if old == 0:
+            self._start_units(image)
+        coefficients, remainder = self._split(image * self.unit, self._basis[:known, :])
         rows, owners = remainder, np.arange(old, size)
         if self._loose is not None:
             rows = xp.concat([remainder, self._loose], axis=0)
@@ -93,10 +96,11 @@ class KrylovSpace:
         if self._exact is not None:
             parts.append(self._exact)
         report, gram, *exact = read(*parts)  # the one read of a pass
+        report, gram = report / self.unit, gram / self.unit**2
 
         coupling = self.coupling
         if exact:
-            coupling[self._owners, coupling.shape[1] - exact[0].shape[1] :] = exact[0]
+            coupling[self._owners, coupling.shape[1] - exact[0].shape[1] :] = exact[0] / self.unit
         coupling = (coupling @ rotation)[:, width:]
         matrix = np.zeros((size, size))
         matrix[:old, :old] = self.matrix
@@ -148,11 +152,14 @@ class KrylovSpace:
         return self._basis[: self.size, :].T @ (self._put(left) @ coordinates)
 
     def combine_outside(self, coordinates: np.ndarray) -> Array:
-        """What C makes of such rows beyond the space, to rounding: (size, k) ↦ (k, m)."""
+        """What C makes of such rows beyond the space, to rounding, times `unit`.
+
+        (size, k) ↦ (k, m).
+        """
         total = self._put(coordinates[self._owners].T) @ self._rows
         if not self._rest:
             return total
-        older = self.outside(coordinates)[:, : self._rest]
+        older = self.unit * self.outside(coordinates)[:, : self._rest]
         return total + self._put(older) @ self._basis[self.size : self.size + self._rest, :]
 
     def _put(self, values: np.ndarray) -> Array:
@@ -180,10 +187,20 @@ class KrylovSpace:
         lengths = np.maximum(np.sqrt(np.diagonal(gram)), np.finfo(float).tiny)
         return np.asarray(8.0 * self.eps * size / lengths)
 
+    def _start_units(self, image: Array) -> None:
+        """Read the classes in the first block, and the size of its products with C."""
+        xp, _ = self._place
+        (size,), self.classes = read(xp.reshape(xp.max(xp.abs(image)), (1,)), self._classes_in_pool)
+        self.between = 2.0 * (self.classes.T @ self.classes)
+        if size > 0.0 and math.isfinite(size):
+            self.unit = math.ldexp(1.0, -math.frexp(size)[1])
+
     def _orthonormal_start(self, rows: Array) -> Array:
         xp, _ = self._place
-        norms = xp.linalg.vector_norm(rows, axis=1, keepdims=True)
-        rows = rows / xp.where(norms > 0, norms, xp.ones_like(norms))
+        # By the largest entry first, so that squares are in range.
+        for size in (xp.max(xp.abs(rows), axis=1, keepdims=True), None):
+            norms = xp.linalg.vector_norm(rows, axis=1, keepdims=True) if size is None else size
+            rows = rows / xp.where(norms > 0, norms, xp.ones_like(norms))
         basis: Array = None
         for _ in range(4):  # each sweep finds what was too small for the one before
             rest = rows if basis is None else self._split(rows, basis)[1]
@@ -220,7 +237,7 @@ class KrylovSpace:
         if squares.shape[0] == 0:
             return None, axes, True
         roots = np.sqrt(squares)
-        fresh = self._put((axes / roots).T * (scale * inverse)) @ rows
+        fresh = self._put((axes / roots).T * (scale * inverse / self.unit)) @ rows
         coordinates = axes * roots / np.where(rows_kept, scale, 1.0)[:, None]
         if known is not None:  # of which short rows have the most
             fresh = fresh - (fresh @ known.T) @ known

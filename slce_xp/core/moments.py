@@ -540,14 +540,23 @@ def _better_frame(frame: _Frame, moments: Moments, rows: Rows, groups: Groups) -
     if rows.is_sparse and frame.shift is not None:
         shift = frame.shift * moments.scale
         raw = moments.weight * float(read(xp.sum(shift * shift))[0])
-    known = moments.second is not None or not moments.is_supervised
-    if rows.is_sparse and known and raw > FAR[dtype] * scatter:
+    if moments.second is not None or not moments.is_supervised:
+        _warn_if_far(rows, raw, scatter)
+    return raw
+
+
+def _warn_if_far(rows: Rows, centring: float, scatter: float) -> None:
+    """Warn if centring, which subtracts as much from the squares of X, loses digits of a sparse X.
+
+    Dense rows are shifted instead.
+    """
+    dtype = _backend.dtype_name(rows.dtype)
+    if rows.is_sparse and centring > FAR[dtype] * scatter:
         warnings.warn(
             "X is sparse and its mean is much larger than its spread, so centring it loses digits "
             f"of {dtype}. Subtract a constant from columns with large means, or pass a dense X",
-            stacklevel=5,
+            stacklevel=6,
         )
-    return raw
 
 
 def _sums(
@@ -589,7 +598,10 @@ def with_second(moments: Moments, rows: Rows, groups: Groups) -> Moments:
     signed = rows.put(groups.scatter_weights)
     made = kernel.made_per_row(rows, signed, None)
     _, total, _ = rows.map_rows(kernel, made, None, None, signed, None)
-    return replace(about, second=total)
+    about = replace(about, second=total)
+    if rows.is_sparse:
+        _warn_if_far(rows, moments.centring, float(read(about.square())[0]))
+    return about
 
 
 def _block_sums(

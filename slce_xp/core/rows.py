@@ -25,9 +25,8 @@ from slce_xp.core.eigen import add, gram_of
 # small share of X.
 BLOCK_SHARE = 48
 LEAST_BLOCK, LARGEST_BLOCK = 2**18, 2**24
-# Rows of a block in single precision, if products add them up one after the other, and blocks
-# that are added up before their sum joins the others.
-SEQUENTIAL_ROWS, SEQUENTIAL_BLOCKS = 1024, 32
+# Blocks whose sums are added up before they join the others, in single precision.
+BLOCKS_PER_SUM = 32
 
 # A term: the slice of a block and its rows (or columns) ↦ arrays to be summed.
 Term = Callable[[slice, Array], tuple[Array | None, ...]]
@@ -148,8 +147,8 @@ class Rows(ABC):
     @property
     def _most_rows(self) -> int:
         """Rows of a block for which rounding of their sums stays small."""
-        in_sequence = _backend.adds_in_sequence(self.place, self.is_sparse)
-        return SEQUENTIAL_ROWS if in_sequence and self._itemsize == 4 else self.n
+        most = _backend.longest_sum(self.place, self.is_sparse) if self._itemsize == 4 else None
+        return most or self.n
 
     def _not_finite(self, row: int, column: int, value: float) -> ValueError:
         row = row if self.row_numbers is None else int(self.row_numbers[row])
@@ -177,7 +176,7 @@ class BlockRows(Rows):
                 del rows  # before the next block is made, not after
                 part = _added(part, terms)
                 del terms
-                if self._most_rows < self.n and count % SEQUENTIAL_BLOCKS == 0:
+                if self._most_rows < self.n and count % BLOCKS_PER_SUM == 0:
                     totals, part = _added(totals, part), ()
         return _added(totals, part) if part else totals
 

@@ -24,15 +24,17 @@ def solve(operator: ScatterOperator, request: Request) -> Solution:
     matrix, trace = operator.take_matrix()
     # One more than is asked for: the gap below the last one bounds the angle.
     values, vectors = _backend.largest_eigenpairs(matrix, min(k + 1, d))
-    (square,), host = eigen.read_finite(xp.reshape(trace, (1,)), values[: k + 1])
+    (square,), host = eigen.read_finite(xp.reshape(trace, (1,)), values[: min(k + 1, d)])
     # Sparse rows are not shifted: what centring subtracts is rounded relative to itself.
     level = operator.zero_level(
         max(float(square), math.sqrt(max(0.0, float(square)) * operator.centring))
     )
+    rounding = operator.zero_level(max(float(square), operator.centring))
     if (np.abs(host[:k]) > level).all():
         positive = int((host[:k] > 0.0).sum())
-        below = host[k] if k < d else -math.inf
-        angle = angle_bound(0.0, level, host[k - 1], below)
+        kept = positive if request.positive_only else k
+        following = np.append(host, -math.inf)[kept]
+        angle = angle_bound(0.0, rounding, host[kept - 1], following) if kept else 0.0
         return Solution(values[:k], vectors[:, :k], (positive, positive), angle)
 
     # Some are within rounding of zero: all of those are needed, to separate the null space of X
@@ -56,7 +58,8 @@ def solve(operator: ScatterOperator, request: Request) -> Solution:
         null = basis @ (basis.T @ operator.draw(wanted))
     values, vectors, _ = leading(operator, k, found.real(), null)
     low, high = found.bounds()
-    angle = found.angle_bound(k - max(wanted, 0), level, d)
+    kept = min(low, k) if request.positive_only else k - max(wanted, 0)
+    angle = found.angle_bound(kept, rounding, d)
     return Solution(values, vectors, (min(low, k), min(high, k)), angle)
 
 
