@@ -290,7 +290,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.count is None:
         options.count = 16 if options.quick else 60
     made = list(problems(options, size["most_work"]))
-    print(f"{environment()}; limited to {options.threads} threads")
+    print(f"{environment()}; limited to {options.threads}")
     with threadpool_limits(options.threads):
         results = measure(made, size["seconds"], size["patience"], size["minutes"])
     for line in summary(results, len(made)):
