@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 LOG := $(VENV)/install.log
 
-.PHONY: help demo pictures test fuzz test-versions test-cupy-emulated find-cupy-emulation bench bench-memory bench-sparse bench-streaming paper docs gpu-check lint format clean
+.PHONY: help demo pictures test fuzz test-versions test-cupy-emulated find-cupy-emulation bench bench-memory bench-regret bench-sparse bench-streaming paper docs gpu-check lint format clean
 
 help:
 	@echo "make demo          fit SLCE on handwritten digits and draw the embedding (demo.png)"
@@ -15,6 +15,7 @@ help:
 	@echo "make test-cupy-emulated  the tests on CuPy's own code, without a GPU (CUPY_EMULATION: its folder)"
 	@echo "make bench         time against PCA, LDA and other solvers (SLCE_XP_DATA: folder of data sets)"
 	@echo "make bench-memory  bytes beside X against the size of the data, on every array library"
+	@echo "make bench-regret  time of solver=auto over the best form, on problems drawn at random (15 minutes)"
 	@echo "make bench-sparse  sparse data against dense, and a million cells (SLCE_XP_DATA: folder of data sets)"
 	@echo "make bench-streaming  files larger than their process's memory, and a cluster (8 GB of memory and disk)"
 	@echo "make paper         the paper's experiments, tables and figures beside ours (SLCE_XP_DATA; PAPER_ARGS=--quick)"
@@ -63,6 +64,9 @@ bench: $(VENV)/.test
 
 bench-memory: $(VENV)/.bench
 	@$(BIN)/python -m benchmarks.memory $(BENCH_ARGS)
+
+bench-regret: $(VENV)/.test
+	@$(BIN)/python -m benchmarks.regret $(BENCH_ARGS)
 
 bench-sparse: $(VENV)/.bench
 	@$(BIN)/python -m benchmarks.sparse $(BENCH_ARGS)
