@@ -396,7 +396,7 @@ def _after(begun: Plan, dense: Plan, reason: str) -> Plan:
         blocks=max(begun.block_bytes, dense.block_bytes),
         host=max(begun.host_bytes, dense.host_bytes),
     )
-    return dataclasses.replace(dense, reason=reason, memory=memory)
+    return dataclasses.replace(dense, reason=reason, memory=memory, costs=begun.costs)
 
 
 def _needs_dense_form(solution: Solution, request: Request, solver: str, max_iter: int) -> bool:

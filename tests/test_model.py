@@ -436,7 +436,7 @@ def test_a_refused_file_is_closed(saved):
 
 def test_a_file_of_a_newer_release_asks_for_an_upgrade(saved):
     rewrite(saved, {"version": 99, "classes": "a kind that is not known yet"})
-    with pytest.raises(ValueError, match=r"format 2 or older; .* has format 99\. Upgrade slce_xp"):
+    with pytest.raises(ValueError, match=r"format 3 or older; .* has format 99\. Upgrade slce_xp"):
         slce_xp.load(saved)
 
 

@@ -9,6 +9,7 @@ import oracle
 import pytest
 
 import slce_xp
+from slce_xp._planning import memory as _memory
 from slce_xp._planning import plan as _plan
 
 tqdm = pytest.importorskip("tqdm")
@@ -40,7 +41,7 @@ def bars(monkeypatch):
             self.states.append((self.n, self.total))
 
     monkeypatch.setattr(auto, "tqdm", Drawn)
-    monkeypatch.setattr(_plan, "READ_BLOCK", 64 * 8 * 100)
+    monkeypatch.setattr(_memory, "READ_BLOCK", 64 * 8 * 100)
     return bars
 
 
