@@ -11,8 +11,8 @@ import scipy.sparse as sp
 import slce_xp
 from slce_xp import _backend
 from slce_xp._planning import plan as _plan
-from slce_xp.core.rows import block_bytes
 from slce_xp.core import rows as _rows
+from slce_xp.core.rows import block_bytes
 
 
 def dense(n, d, n_classes, dtype="float64"):

@@ -97,7 +97,7 @@ def test_more_passes_than_planned_let_it_grow(monkeypatch, bars):
 @pytest.mark.parametrize("data", [X, Rows()], ids=["memory", "blocks"])
 @pytest.mark.parametrize("solver", ["scatter", "gram", "krylov"])
 def test_the_passes_are_counted_in_every_form(monkeypatch, bars, solver, data):
-    monkeypatch.setattr(_plan, "PANEL_BYTES", 64 * 8 * 100)  # five panels
+    monkeypatch.setattr(_memory, "PANEL_BYTES", 64 * 8 * 100)  # five panels
     model = slce_xp.fit(data, y, "positive", solver=solver, progress=True)
     (bar,) = bars
     assert all(n <= total for n, total in bar.states)
