@@ -13,6 +13,7 @@ import numpy as np
 from slce_xp import _backend
 from slce_xp._data.matrix import is_missing
 from slce_xp._errors import invalid, wrong_type
+from slce_xp._parameters import as_unlabeled_weight
 from slce_xp.core.groups import Groups, in_units
 
 
@@ -122,7 +123,7 @@ def as_labels(
         counts.astype(np.int64, copy=False),
         weights,
         n_unlabeled,
-        _as_unlabeled_weight(unlabeled_weight),
+        as_unlabeled_weight(unlabeled_weight),
         unit * class_unit,
     )
 
@@ -403,15 +404,3 @@ def _class_weighted(
             "Use smaller weights: only their ratios change the components",
         )
     return weighted
-
-
-def _as_unlabeled_weight(value: Any) -> float:
-    message = (
-        "unlabeled_weight must be a finite number ≥ 0, the weight of a sample without a label; "
-        f"got {value!r}"
-    )
-    if isinstance(value, bool) or not isinstance(value, (int, float, np.floating, np.integer)):
-        raise wrong_type("unlabeled_weight", message)
-    if not (np.isfinite(value) and value >= 0):
-        raise invalid("unlabeled_weight", message)
-    return float(value)

@@ -18,6 +18,8 @@ import numpy as np
 
 from slce_xp import _backend, _errors
 from slce_xp._backend import Array, Sparse, read
+from slce_xp._parameters import as_count
+from slce_xp.core import given
 from slce_xp.core import sums as row_sums
 from slce_xp.core.eigen import gram_of
 from slce_xp.core.groups import Groups
@@ -89,6 +91,11 @@ class Moments:
     def n_classes(self) -> int:
         """K."""
         return len(self.totals) - (not self.is_supervised)
+
+    @property
+    def n_features(self) -> int:
+        """The number of features, d."""
+        return int(self.sums.shape[1])
 
     @property
     def signs(self) -> np.ndarray:
@@ -203,8 +210,16 @@ class Moments:
     def __add__(self, other: Moments) -> Moments:
         """The statistics of both sets of samples, about their common mean.
 
-        Both must have the same groups; `scale` and `weight_unit` may differ.
+        Both must have the same features and classes; `scale` and `weight_unit` may differ.
         """
+        if not isinstance(other, Moments):
+            return NotImplemented
+        for name in ("n_features", "n_classes", "unlabeled_weight"):
+            mine, theirs = getattr(self, name), getattr(other, name)
+            if mine != theirs:
+                raise _errors.invalid(
+                    "other", f"other must have the same {name}; got {mine} and {theirs}"
+                )
         # In the units of the larger ones, so that nothing overflows.
         scale, unit = min(self.scale, other.scale), max(self.weight_unit, other.weight_unit)
         a = self._with_unlabeled(other).in_units(scale, unit)
@@ -262,6 +277,7 @@ class Moments:
         if scale == self.scale and weight_unit == self.weight_unit:
             return self
         factor, step = self.weight_unit / weight_unit, scale / self.scale
+        _check_range(self.totals * factor, _backend.dtype_name(self.sums.dtype), self.totals > 0)
 
         def times(values: Array | None, by: float) -> Array | None:
             return None if values is None else values * by
@@ -373,11 +389,11 @@ def class_moments(
     Array([[3.],
            [5.]], dtype=array_api_strict.float64)
     """
-    rows = open_array(Sparse(x) if _backend.is_sparse(x) else x)
-    groups = Groups.of(row_sums.as_codes(codes, rows.n, n_classes), n_classes, weights)
+    rows, n_classes = open_array(given.as_matrix(x)), as_count(n_classes, "n_classes", 2)
+    groups = Groups.of(given.as_codes(codes, rows.n, n_classes), n_classes, weights)
     if not groups.is_supervised:
-        raise ValueError(
-            f"codes must be from 0 to n_classes − 1 = {n_classes - 1}; got {n_classes}"
+        raise _errors.invalid(
+            "codes", f"codes must be from 0 to n_classes − 1 = {n_classes - 1}; got {n_classes}"
         )
     with _backend.computing(rows.place):
         return moments_of(rows, groups, second=second)
@@ -393,7 +409,8 @@ def moments_of(rows: Rows, groups: Groups, *, second: bool = False) -> Moments:
     second : bool
         Whether to compute the second moment, too.
     """
-    _check_range(groups, _backend.dtype_name(rows.dtype))
+    if groups.weights is not None:
+        _check_range(groups.weights, _backend.dtype_name(rows.dtype))
     frame = _probe_frame(rows, second or not groups.is_supervised)
     while True:
         moments = _moments_in(frame, rows, groups, second)
@@ -403,15 +420,16 @@ def moments_of(rows: Rows, groups: Groups, *, second: bool = False) -> Moments:
         frame = better
 
 
-def _check_range(groups: Groups, dtype: str) -> None:
-    """Raise ValueError if some weights would vanish in comparison with others."""
+def _check_range(weights: np.ndarray, dtype: str, counted: Any = True) -> None:
+    """Raise ValueError if weights, in units of the largest, would vanish; some may not count."""
     info = np.finfo(dtype)
     least = float(info.smallest_normal) / float(info.eps)
-    if groups.weights is not None and groups.weights.size and groups.weights.min() < least:
+    smallest = float(np.min(weights, initial=np.inf, where=counted))
+    if smallest < least:
         raise _errors.invalid(
             "sample_weight",
             f"sample_weight times class_weight must not differ by more than a factor of "
-            f"{1.0 / least:.0e} in {dtype}; got a smallest weight of {groups.weights.min():.1e} "
+            f"{1.0 / least:.0e} in {dtype}; got a smallest weight of {smallest:.1e} "
             "relative to a largest near 1. Drop those samples with a weight of 0",
         )
 

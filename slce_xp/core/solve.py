@@ -7,14 +7,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from slce_xp import _backend
-from slce_xp._backend import Array, Sparse
-from slce_xp.core import eigen, gram, krylov, scatter
+from slce_xp._backend import Array
+from slce_xp._errors import invalid
+from slce_xp._parameters import as_count, as_seed, as_tolerance, as_unlabeled_weight
+from slce_xp.core import eigen, given, gram, krylov, scatter
 from slce_xp.core.groups import Groups
 from slce_xp.core.moments import moments_of
 from slce_xp.core.operators import CentroidOperator
 from slce_xp.core.rows import Rows, open_array
 from slce_xp.core.solution import Request, Solution
-from slce_xp.core.sums import as_codes
 
 SOLVERS = {"scatter": scatter.solve, "gram": gram.solve, "krylov": krylov.solve}
 # "auto" forms the smaller of the d × d and n × n matrices up to this size.
@@ -123,20 +124,22 @@ def eigenpairs(
     >>> xp.round(found.values)
     Array([63.], dtype=array_api_strict.float64)
     """
-    rows = open_array(Sparse(x) if _backend.is_sparse(x) else x)
-    groups = Groups.of(as_codes(codes, rows.n, n_classes), n_classes, weights, unlabeled_weight)
-    if not 1 <= k <= rows.d:
-        raise ValueError(f"k must be from 1 to d = {rows.d}; got {k}")
-    if form not in ("auto", *SOLVERS):
-        raise ValueError(f"form must be 'auto' or one of {', '.join(SOLVERS)}; got {form!r}")
+    rows, n_classes = open_array(given.as_matrix(x)), as_count(n_classes, "n_classes", 2)
+    codes = given.as_codes(codes, rows.n, n_classes)
+    unlabeled_weight = as_unlabeled_weight(unlabeled_weight)
+    groups = Groups.of(codes, n_classes, weights, unlabeled_weight)
+    k, max_iter = as_count(k, "k", 1, rows.d), as_count(max_iter, "max_iter", 1)
+    seed = as_seed(seed, "seed")
+    if not isinstance(form, str) or form not in ("auto", *SOLVERS):
+        raise invalid("form", f"form must be 'auto' or one of {', '.join(SOLVERS)}; got {form!r}")
     if form == "gram" and rows.is_sparse:
-        raise ValueError("form must not be 'gram' for a sparse x, which would become dense")
+        raise invalid("form", "form must not be 'gram' for a sparse x, which would become dense")
     smaller = "gram" if rows.n < rows.d and not rows.is_sparse else "scatter"
     if form == "auto":
         is_small = min(rows.n, rows.d) <= LARGEST_FORMED
         form = smaller if is_small or k >= n_classes else "krylov"
     eps = float(np.finfo(_backend.dtype_name(rows.dtype)).eps)
-    tol = max(1e-8, 32.0 * eps) if tol is None else tol
+    tol = as_tolerance(tol, eps)
     width = max(krylov.NARROW, n_classes)
     request = Request(k, tol, max_iter, width, krylov.NARROW_PASSES)
     with _backend.computing(rows.place):
