@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from slce_xp import _backend, _fit, _parameters
 from slce_xp._backend import Array
-from slce_xp._data import matrix, row_reader
+from slce_xp._data import labels, marks, matrix, row_reader
 from slce_xp._errors import invalid
 from slce_xp._model import Model
 from slce_xp._partial import Statistics, add_up, merge, solve
@@ -304,6 +304,9 @@ class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  #
                 f"y must hold two classes before an SLCE can be solved; {seen} came so far. "
                 "Call partial_fit with more batches"
             )
+        if statistics.n_unlabeled == 0:
+            marks.warn_if_unmarked(self.unlabeled)
+        labels.warn_if_unknown(self.class_weight, statistics.classes[statistics.counts > 0])
         model = solve(statistics, self.n_components, _seed(self.random_state))
         self._adopt(model.to(*_backend.place_of(statistics.home)))
         return self.__dict__[name]

@@ -98,7 +98,10 @@ def add_up(
     if labels.weights is not None and not labels.weights.any():
         return None
     groups, kept = labels.counted()
-    known = labels.classes if classes is None else _labels.as_classes(classes, labels.classes)
+    known = labels.classes
+    if classes is not None:
+        known = _labels.as_classes(classes, labels.classes)
+        _labels.check_class_weight(class_weight, known)
     place = _parameters.find_place(matrix, backend, device)
     home = _backend.without_rows(matrix)
     dtype = _fit.working_dtype_name(matrix, place)

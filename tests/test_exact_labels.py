@@ -123,8 +123,9 @@ def test_a_mark_that_is_a_float_marks_one_class(y, mark):
 
 def test_a_mark_that_rounds_to_a_label_marks_nothing():
     y = np.array([BIG, 1, 2], dtype=float)[CODES]
-    assert slce_xp.fit(X, y, unlabeled=BIG + 1).n_unlabeled == 0
-    assert slce_xp.fit(X, CODES, unlabeled=0.5).n_unlabeled == 0
+    for labels_given, mark in ((y, BIG + 1), (CODES, 0.5)):
+        with pytest.warns(UserWarning, match="marks no sample"):
+            assert slce_xp.fit(X, labels_given, unlabeled=mark).n_unlabeled == 0
 
 
 def test_weights_of_classes():

@@ -297,6 +297,15 @@ def test_labels_of_any_kind_survive_a_file(kind, tmp_path):
     assert [type(label) for label in loaded.classes] == [type(label) for label in model.classes]
 
 
+@pytest.mark.parametrize("dtype", [object, np.dtypes.StringDType()])
+def test_labels_that_end_in_nul_are_not_merged(dtype, tmp_path):
+    names = np.array(["a", "a\0", "a\0\0"], object).astype(dtype)
+    model = slce_xp.fit(X, names[CODES])
+    assert len(model.classes) == 3
+    with pytest.raises(ValueError, match=r"^classes must not end in a NUL"):
+        model.save(tmp_path / "model.npz")
+
+
 def test_labels_that_would_need_pickle_are_refused(tmp_path):
     model = slce_xp.fit(X, np.array([1, 2, 3], object)[CODES])
     with pytest.raises(TypeError, match=r"^classes must be .* without pickle; got int\..*astype"):
