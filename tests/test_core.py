@@ -264,7 +264,6 @@ def test_the_core_refuses_what_is_wrong(name, change, message):
         (lambda: core.largest_eigenpairs([[1.0]], 1), "matrix must be .* got list"),
         (lambda: core.largest_eigenpairs(sp.eye_array(3), 1), "matrix must be .* got dia_array"),
         (lambda: core.orthonormal_columns(np.ones(3)), "vectors must be a two-dimensional"),
-        (lambda: core.orthonormal_columns(np.ones((2, 3))), "vectors must not have more columns"),
         (lambda: core.fix_signs(np.ones(3)), "vectors must be a two-dimensional"),
     ],
 )

@@ -191,11 +191,11 @@ def orthonormal_columns(vectors: Array, /) -> Array:
     Parameters
     ----------
     vectors : array, shape (m, k)
-        Linearly independent columns, k ≤ m.
+        Linearly independent columns; those beyond the first m are not used.
 
     Returns
     -------
-    array, shape (m, k)
+    array, shape (m, min(m, k))
         Q. Its first column has the direction of the first column of `vectors`, and so on.
 
     Examples
@@ -208,11 +208,6 @@ def orthonormal_columns(vectors: Array, /) -> Array:
            [8.]], dtype=array_api_strict.float64)
     """
     vectors = given.as_floats(vectors, "vectors")
-    if vectors.shape[0] < vectors.shape[1]:
-        raise _errors.invalid(
-            "vectors",
-            f"vectors must not have more columns than rows; got shape {tuple(vectors.shape)}",
-        )
     xp, _ = _backend.place_of(vectors)
     q, r = _backend.qr(vectors)
     return xp.where(xp.linalg.diagonal(r) < 0, -q, q)

@@ -40,6 +40,8 @@ PROBE_ROWS = 64
 SAFE_EXPONENT = {"float32": 30, "float64": 300}
 # Sums this much larger than the probed rows show that those were not typical.
 LARGE_SUM = 2.0**40
+# The typical size of weighted rows, in units of the probed ones, that asks for another unit.
+SMALL_SIZE = 2.0**-20
 
 
 @dataclass(frozen=True)
@@ -449,6 +451,8 @@ class _Frame(NamedTuple):
         How large a mean may be before it is subtracted from each row, relative to the spread.
     trials : int
         How many other frames were tried before.
+    is_weighted : bool
+        Whether the scale is that of weighted rows.
     """
 
     shift: Array | None
@@ -456,6 +460,7 @@ class _Frame(NamedTuple):
     spread: float
     safe: float
     trials: int = 0
+    is_weighted: bool = False
 
 
 def _probe_frame(rows: Rows, squared: bool) -> _Frame:
@@ -554,6 +559,11 @@ def _better_frame(frame: _Frame, moments: Moments, rows: Rows, groups: Groups) -
     can_shift = not rows.is_sparse or math.isfinite(frame.safe)
     if centring > frame.safe * max(scatter, 0.0) and frame.trials < 2 and can_shift:
         return frame._replace(shift=moments.mean, trials=2)
+    if not frame.is_weighted and _has_small_weights(groups):
+        size = _weighted_size(frame, moments, rows, groups)
+        if 0.0 < size < SMALL_SIZE:
+            scale = frame.scale * _scale_for(size, dtype)
+            return frame._replace(scale=scale, spread=0.0, is_weighted=True)
     raw = centring
     if rows.is_sparse and frame.shift is not None:
         shift = frame.shift * moments.scale
@@ -566,6 +576,25 @@ def _better_frame(frame: _Frame, moments: Moments, rows: Rows, groups: Groups) -
             stacklevel=5,
         )
     return raw
+
+
+def _has_small_weights(groups: Groups) -> bool:
+    """Whether rows that hardly count may have set the unit."""
+    if groups.scatter_weights is None:
+        return False
+    weights = np.abs(groups.scatter_weights)
+    return bool(weights.min() < SMALL_SIZE**2 * weights.max())
+
+
+def _weighted_size(frame: _Frame, moments: Moments, rows: Rows, groups: Groups) -> float:
+    """√(Σ |s| w ‖z‖² / Σ |s| w): another pass, unless the second moment is known."""
+    weights = np.abs(np.asarray(groups.scatter_weights))
+    if moments.second is not None:
+        square = moments.square(sign=moments.unlabeled_weight)
+    else:
+        kernel = _BlockSums(0, frame.shift, False, rows.block_length(3), frame.scale, False)
+        *_, square = rows.map_rows(kernel, 2 * rows.d, None, None, None, rows.put(weights))
+    return math.sqrt(max(0.0, float(read(square)[0])) / float(weights.sum()))
 
 
 def _sums(
