@@ -20,6 +20,7 @@ from slce_xp._data import labels, marks, matrix, row_reader
 from slce_xp._errors import invalid
 from slce_xp._model import Model
 from slce_xp._partial import Statistics, add_up, merge, solve
+from slce_xp.core.given import check_not_masked
 
 # Other SciPy formats are converted to the first of these.
 _SPARSE = ("csr", "csc", "coo")
@@ -378,6 +379,7 @@ class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  #
         array([[3.]])
         """
         check_is_fitted(self)
+        check_not_masked(X, "X")
         if not _is_of_another_library(X):
             X = check_array(X, input_name="X", estimator=self)
         self._check_same_place(X, "inverse_transform")
@@ -391,6 +393,7 @@ class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  #
 
     def _checked(self, X: Any, *, reset: bool, ensure_all_finite: bool) -> Any:
         """Return `X` for the model, after scikit-learn's checks of names, numbers and shape."""
+        check_not_masked(X, "X")  # scikit-learn would drop the mask
         if _is_of_another_library(X):
             # Checked by the fit and the model: scikit-learn would require `array_api_dispatch`.
             return validate_data(self, X=X, reset=reset, skip_check_array=True)

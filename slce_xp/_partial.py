@@ -198,7 +198,7 @@ def merge(a: Statistics, b: Statistics) -> Statistics:
 
 def _check_same_kind(a: np.dtype, b: np.dtype) -> None:
     """Refuse what NumPy would make text of, and sort in another order; objects it compares."""
-    kinds = ["text" if t.kind in "UT" else "number" if t.kind in "biuf" else t.kind for t in (a, b)]
+    kinds = ["text" if t.kind in "UT" else "number" if t.kind in "iuf" else t.kind for t in (a, b)]
     if kinds[0] != kinds[1] and "O" not in kinds:
         raise TypeError(f"got {a} and {b}")
 

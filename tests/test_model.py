@@ -492,7 +492,7 @@ def test_a_scale_is_positive(xp, value):
 
 def test_a_scale_is_an_array_on_the_device_of_the_model(xp):
     model = slce_xp.fit(xp.array(X), CODES)
-    with pytest.raises(TypeError, match="scale must be an array; got list"):
+    with pytest.raises(TypeError, match="scale must be an array of real numbers; got list"):
         model.unscaled([1.0, 2.0, 3.0, 4.0])
     if xp.name != "numpy":
         with pytest.raises(ValueError, match="scale must be where the model is"):
@@ -505,3 +505,17 @@ def test_a_scale_is_for_every_feature_and_given_once():
         model.unscaled(np.ones(3))
     with pytest.raises(ValueError, match="has a scale already"):
         model.unscaled(np.ones(4)).unscaled(np.ones(4))
+
+
+@pytest.mark.parametrize(
+    ("scale", "message"),
+    [
+        (np.ma.masked_equal([1.0, 2.0, 1.0, 1.0], 2.0), "masked array"),
+        (np.ones(4) + 1j, "complex128"),
+        (np.array(["1"] * 4), "<U1"),
+    ],
+)
+def test_scales_that_are_no_real_numbers_are_refused(scale, message):
+    model = slce_xp.fit(np.eye(4), [0, 0, 1, 1])
+    with pytest.raises(TypeError, match=f"^scale must .*{message}"):
+        model.unscaled(scale)

@@ -408,11 +408,11 @@ def test_sums_of_very_many_rows_in_single_precision(kind):
 @pytest.mark.parametrize("shape", [(600, 300), (200, 400)], ids=["tall", "wide"])
 @pytest.mark.parametrize("solver", FORMS)
 @pytest.mark.parametrize("kind", ["array", "csr"])
-def test_weights_that_undo_the_size_of_rows(kind, solver, shape, size=1e12):
+def test_weights_that_undo_the_size_of_rows(kind, solver, shape):
     """√w·x is of one size, and so is every sample in M: the unit must be theirs, not that of x."""
     if kind == "csr" and solver == "gram":
         pytest.skip("sparse data have no Gram form")
-    rng = np.random.default_rng(0)
+    rng, size = np.random.default_rng(0), 1e12
     y = np.arange(shape[0]) % 4
     X = rng.standard_normal(shape)
     X[:, :4] += 3 * np.eye(4)[y]

@@ -184,7 +184,9 @@ def union(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Return the distinct labels of both, sorted."""
     if a.dtype == b.dtype or not {a.dtype.kind, b.dtype.kind} <= set("biufO"):
         return np.unique(np.concatenate([a, b]))
-    return np.unique(array_of([*plain(a), *plain(b)]))
+    both = array_of([*plain(a), *plain(b)])
+    _check_not_both(both)
+    return np.unique(both)
 
 
 def positions(labels: np.ndarray, among: np.ndarray) -> np.ndarray:
@@ -200,12 +202,24 @@ def array_of(labels: list[Any]) -> np.ndarray:
     if any(isinstance(label, str) or is_missing(label) for label in labels):
         return _objects(labels)
     values = np.asarray(labels)
+    if values.ndim == 1 and values.dtype.kind in "iufc" and _count_booleans(labels):
+        return _objects(_own(labels))
     if values.ndim != 1 or values.dtype.kind not in "fcS":
         return values
     own = _own(labels)
     if own and all(type(label) is int for label in own):  # some of them above 2⁶³
         return np.array(own, np.uint64) if min(own) >= 0 else _objects(own)
     return values if list(values.astype(object)) == own else _objects(own)
+
+
+def _count_booleans(labels: Iterable[Any]) -> int:
+    return sum(isinstance(label, (bool, np.bool)) for label in labels)
+
+
+def _check_not_both(labels: np.ndarray) -> None:
+    """Raise TypeError for booleans among numbers: True and 1 would be one class."""
+    if labels.dtype == object and 0 < _count_booleans(labels) < len(labels):
+        raise TypeError("booleans and others, of which True equals 1")
 
 
 def _own(labels: Iterable[Any]) -> list[Any]:
@@ -223,6 +237,7 @@ def _objects(labels: list[Any]) -> np.ndarray:
 def _comparable(values: np.ndarray, y: Any) -> np.ndarray:
     """Return labels, none of them missing, that compare exactly."""
     numbers = (int, float, np.number, np.bool)
+    _check_not_both(values)
     if values.dtype != object or not any(isinstance(v, numbers) for v in values):
         return values
     if isinstance(y, np.ndarray):  # of objects: keep them
@@ -249,7 +264,8 @@ def label_values(y: Any) -> np.ndarray:
         raise invalid("y", "y must be given: SLCE is supervised; got None. Use PCA without labels")
     check_not_masked(y, "y")
     if isinstance(y, np.ndarray):
-        return np.asarray(y)
+        # Strings that may be missing compare with others as if they were any of them.
+        return y.astype(object) if hasattr(y.dtype, "na_object") else np.asarray(y)
     if _backend.is_dask(y):
         return label_values(y.compute())
     if _backend.is_array(y):
