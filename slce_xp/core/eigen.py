@@ -116,7 +116,7 @@ def largest_eigenpairs(matrix: Array, k: int, /) -> tuple[Array, Array]:
     Parameters
     ----------
     matrix : array, shape (m, m)
-        Symmetric.
+        Symmetric, which is not checked.
     k : int
         From 1 to m.
 

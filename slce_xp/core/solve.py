@@ -96,7 +96,7 @@ def eigenpairs(
     weights : array, shape (n,), optional
         Positive weight of each row; ones by default.
     unlabeled_weight : float
-        λ.
+        λ, from 0 to 1e15.
     tol : float, optional
         Residual at which the matrix-free form stops; 1e-8 in float64, 4e-6 in float32.
     max_iter : int
