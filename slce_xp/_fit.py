@@ -138,8 +138,9 @@ def fit(
         which there is no memory.
     UserWarning
         If no sample has the mark `unlabeled`; if components were asked for that do not lower the
-        loss; if it is not known how many do (see `Model.n_positive_bounds`); if X is sparse and so far from the origin that centring
-        loses digits; if eigenvalues are beyond the range of float64.
+        loss; if it is not known how many do (see `Model.n_positive_bounds`); if X is sparse and so
+        far from the origin that centring loses digits; if eigenvalues are beyond the range of
+        float64.
 
     See Also
     --------
