@@ -117,12 +117,13 @@ def fit(
         Weights by label that multiply those of the samples; "balanced" gives all classes the same
         weight in total.
     unlabeled : optional
-        The value in y that marks a sample without a label, or "missing" for None and NaN. Such
-        samples add their own reconstruction to the loss, as in PCA:
+        The value in y that marks a sample without a label, of the kind of the labels (text,
+        number, date), or "missing" for None and NaN. Such samples add their own reconstruction to
+        the loss, as in PCA:
         :math:`M = 2 S_b - S_t(\text{labelled}) + \lambda S_t(\text{unlabelled})`, centred on all
         samples. More than K − 1 eigenvalues may then be positive. By default no value is special.
     unlabeled_weight : float
-        That λ ≥ 0: 0 leaves them out but for the mean, a large one approaches PCA.
+        That λ, from 0 to 1e15: 0 leaves them out but for the mean, a large one approaches PCA.
     progress : bool
         Whether to show passes, blocks, the residual and the time left (needs tqdm).
 
@@ -146,9 +147,10 @@ def fit(
         which there is no memory, or if rounding does not let the angle be proved to `tol` in
         float64, since the last eigenvalue is hardly larger than the next.
     UserWarning
-        If components were asked for that do not lower the loss; if it is not known how many do
-        (see `Model.n_positive_bounds`); if X is sparse and so far from the origin that centring
-        loses digits; if eigenvalues are beyond the range of float64.
+        If no sample has the mark `unlabeled`; if components were asked for that do not lower the
+        loss; if it is not known how many do (see `Model.n_positive_bounds`); if X is sparse and so
+        far from the origin that centring loses digits; if eigenvalues are beyond the range of
+        float64.
 
     See Also
     --------

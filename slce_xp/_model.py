@@ -19,6 +19,7 @@ from slce_xp._data.row_reader import RowReader
 from slce_xp._errors import invalid, wrong_type
 from slce_xp._planning.plan import Plan
 from slce_xp.core import eigen
+from slce_xp.core.given import check_not_masked
 from slce_xp.core.rows import BlockRows, Rows
 
 
@@ -508,11 +509,13 @@ class Model:
         """
         if self.scale is not None:
             raise invalid("scale", "the model has a scale already; unscale the one that was fitted")
-        if not _backend.is_array(scale):
+        check_not_masked(scale, "scale")
+        if not _backend.is_array(scale) or _backend.working_dtype(scale) is None:
             raise wrong_type(
                 "scale",
-                f"scale must be an array; got {type(scale).__name__}. Convert it, as with "
-                "numpy.asarray",
+                f"scale must be an array of real numbers; got {type(scale).__name__}"
+                f"{f' of dtype {scale.dtype}' if hasattr(scale, 'dtype') else ''}. Convert it, as "
+                "with numpy.asarray(scale, dtype=float)",
             )
         _parameters.check_same_place(scale, self._place, "scale")
         if tuple(scale.shape) != (self.n_features,):

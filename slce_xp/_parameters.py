@@ -11,7 +11,9 @@ import numpy as np
 from slce_xp import _backend
 from slce_xp._backend import Array, Place
 from slce_xp._errors import invalid, naming, wrong_type
-from slce_xp.core.solution import default_tolerance
+
+# Beyond it, labelled samples of a similar scatter are lost in rounding, and squares of it overflow.
+MOST_UNLABELED_WEIGHT = 1e15
 
 
 def as_component_count(
@@ -52,8 +54,8 @@ def _as_integer(value: Any, name: str, rule: str, least: int, most: int | None) 
 
 def as_tolerance(tol: Any, dtype: str) -> float:
     """Return the angle to prove, in radians; None: the default of the dtype."""
-    if tol is None:
-        return default_tolerance(dtype)
+    if tol is None:  # in float32, when residuals are rounding
+        return 1e-6 if dtype == "float64" else 0.0
     rule = "tol must be a number between 0 and 1, an angle in radians, or None"
     if isinstance(tol, bool) or not isinstance(tol, (int, float, np.floating)):
         raise wrong_type("tol", f"{rule}; got {tol!r}")
@@ -62,18 +64,28 @@ def as_tolerance(tol: Any, dtype: str) -> float:
     return float(tol)
 
 
-def as_seed(random_state: Any) -> int:
+def as_seed(value: Any, name: str = "random_state") -> int:
     """Return a non-negative integer seed."""
     try:
-        seed = -1 if isinstance(random_state, (bool, np.bool)) else operator.index(random_state)
+        seed = -1 if isinstance(value, (bool, np.bool)) else operator.index(value)
     except TypeError:
         seed = -1
     if seed < 0:
-        raise invalid(
-            "random_state",
-            f"random_state must be an integer ≥ 0, such as 0; got {random_state!r}",
-        )
+        raise invalid(name, f"{name} must be an integer ≥ 0, such as 0; got {value!r}")
     return seed
+
+
+def as_unlabeled_weight(value: Any) -> float:
+    """Return λ, the weight of samples without a label."""
+    message = (
+        f"unlabeled_weight must be a finite number ≥ 0, the weight of a sample without a label, "
+        f"and at most {MOST_UNLABELED_WEIGHT:g}; got {value!r}. With a larger one, use PCA"
+    )
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.floating, np.integer)):
+        raise wrong_type("unlabeled_weight", message)
+    if not 0.0 <= value <= MOST_UNLABELED_WEIGHT:  # NaN compares false
+        raise invalid("unlabeled_weight", message)
+    return float(value)
 
 
 def named_place(backend: str | ModuleType, device: Any) -> Place:

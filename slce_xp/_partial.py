@@ -28,7 +28,7 @@ from slce_xp._progress import Progress
 from slce_xp.core import scatter
 from slce_xp.core.moments import Moments, moments_of
 from slce_xp.core.operators import ScatterOperator
-from slce_xp.core.solution import Request, default_tolerance
+from slce_xp.core.solution import Request
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,10 @@ def add_up(
     if labels.weights is not None and not labels.weights.any():
         return None
     groups, kept = labels.counted()
-    known = labels.classes if classes is None else _labels.as_classes(classes, labels.classes)
+    known = labels.classes
+    if classes is not None:
+        known = _labels.as_classes(classes, labels.classes)
+        _labels.check_class_weight(class_weight, known)
     place = _parameters.find_place(matrix, backend, device)
     home = _backend.without_rows(matrix)
     dtype = _fit.working_dtype_name(matrix, place)
@@ -197,7 +200,7 @@ def merge(a: Statistics, b: Statistics) -> Statistics:
 
 def _check_same_kind(a: np.dtype, b: np.dtype) -> None:
     """Refuse what NumPy would make text of, and sort in another order; objects it compares."""
-    kinds = ["text" if t.kind in "UT" else "number" if t.kind in "biuf" else t.kind for t in (a, b)]
+    kinds = ["text" if t.kind in "UT" else "number" if t.kind in "iuf" else t.kind for t in (a, b)]
     if kinds[0] != kinds[1] and "O" not in kinds:
         raise TypeError(f"got {a} and {b}")
 
@@ -240,7 +243,7 @@ def solve(statistics: Statistics, n_components: int | str | None, seed: int) -> 
     )
     with _backend.computing(place):
         operator = ScatterOperator(moments, seed, statistics.precision)
-        tol = default_tolerance(statistics.precision)
+        tol = _parameters.as_tolerance(None, statistics.precision)
         request = Request(k=k, tol=tol, positive_only=n_components == "positive")
         solution = scatter.solve(operator, request)
         # Data of single precision get a model of single precision.

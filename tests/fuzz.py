@@ -307,6 +307,25 @@ def close_pair(rng):
     return problem
 
 
+def heavy_tails(rng):
+    """Entries over many orders of magnitude, whole rows, or log-normal ones."""
+    problem = blobs(rng)
+    shape = problem["X"].shape
+    if rng.random() < 0.5:
+        problem["X"] *= log_uniform(rng, -12, 12, (shape[0], 1))
+    else:
+        problem["X"] = np.exp(rng.uniform(2, 10) * rng.standard_normal(shape))
+    return problem
+
+
+def undone_weights(rng):
+    """Rows of very different sizes, with weights that make them count alike."""
+    problem = blobs(rng)
+    size = log_uniform(rng, 0, rng.uniform(1, 13), len(problem["X"]))
+    size[rng.random(len(size)) < 0.3] = 1.0
+    return {**problem, "X": problem["X"] * size[:, None], "weights": size**-2.0}
+
+
 def offset(rng):
     return add_offset(rng, blobs(rng))
 
@@ -430,6 +449,8 @@ FAMILIES = [
     integers,
     buried,
     close_pair,
+    heavy_tails,
+    undone_weights,
     offset,
     scaled,
     weighted,

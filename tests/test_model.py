@@ -297,6 +297,15 @@ def test_labels_of_any_kind_survive_a_file(kind, tmp_path):
     assert [type(label) for label in loaded.classes] == [type(label) for label in model.classes]
 
 
+@pytest.mark.parametrize("dtype", [object, np.dtypes.StringDType()])
+def test_labels_that_end_in_nul_are_not_merged(dtype, tmp_path):
+    names = np.array(["a", "a\0", "a\0\0"], object).astype(dtype)
+    model = slce_xp.fit(X, names[CODES])
+    assert len(model.classes) == 3
+    with pytest.raises(ValueError, match=r"^classes must not end in a NUL"):
+        model.save(tmp_path / "model.npz")
+
+
 def test_labels_that_would_need_pickle_are_refused(tmp_path):
     model = slce_xp.fit(X, np.array([1, 2, 3], object)[CODES])
     with pytest.raises(TypeError, match=r"^classes must be .* without pickle; got int\..*astype"):
@@ -483,7 +492,7 @@ def test_a_scale_is_positive(xp, value):
 
 def test_a_scale_is_an_array_on_the_device_of_the_model(xp):
     model = slce_xp.fit(xp.array(X), CODES)
-    with pytest.raises(TypeError, match="scale must be an array; got list"):
+    with pytest.raises(TypeError, match="scale must be an array of real numbers; got list"):
         model.unscaled([1.0, 2.0, 3.0, 4.0])
     if xp.name != "numpy":
         with pytest.raises(ValueError, match="scale must be where the model is"):
@@ -496,3 +505,17 @@ def test_a_scale_is_for_every_feature_and_given_once():
         model.unscaled(np.ones(3))
     with pytest.raises(ValueError, match="has a scale already"):
         model.unscaled(np.ones(4)).unscaled(np.ones(4))
+
+
+@pytest.mark.parametrize(
+    ("scale", "message"),
+    [
+        (np.ma.masked_equal([1.0, 2.0, 1.0, 1.0], 2.0), "masked array"),
+        (np.ones(4) + 1j, "complex128"),
+        (np.array(["1"] * 4), "<U1"),
+    ],
+)
+def test_scales_that_are_no_real_numbers_are_refused(scale, message):
+    model = slce_xp.fit(np.eye(4), [0, 0, 1, 1])
+    with pytest.raises(TypeError, match=f"^scale must .*{message}"):
+        model.unscaled(scale)

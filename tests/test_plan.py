@@ -142,7 +142,7 @@ def test_less_memory_steers_to_a_smaller_form(shape):
     assert tight.form == "krylov"
     assert tight.bytes < free.bytes
     assert "fits into memory" in tight.reason
-    assert slce_xp.plan(*shape, max_memory=free.most_bytes) == free
+    assert slce_xp.plan(*shape, max_memory=free.most_bytes).form == free.form
 
 
 @pytest.mark.parametrize("solver", ["auto", "scatter", "gram", "krylov"])

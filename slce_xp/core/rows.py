@@ -272,6 +272,17 @@ class DenseRows(BlockRows):
             columns = self.place.xp.take(columns, self._kept_index, axis=0)
         return self.place.xp.astype(columns, self.dtype, copy=False)
 
+    def finite_rows(self) -> np.ndarray:
+        """A mask of rows without NaN or infinity, on the host, shape (n,)."""
+        xp = self.place.xp
+        with self.reading(1) as blocks:
+            parts = [_backend.to_host(xp.all(xp.isfinite(rows), axis=1)) for _, rows in blocks]
+        return np.concatenate(parts)
+
+    def dense_on_host(self, positions: np.ndarray) -> np.ndarray:
+        """The rows at some positions, as floats."""
+        return _backend.to_host(self.gather(_backend.from_host(positions, self.place)))
+
     @cached_property
     def _kept_index(self) -> Array:
         return _backend.from_host(self._kept, self.place)  # type: ignore[arg-type]
@@ -378,6 +389,23 @@ class SparseRows(BlockRows):
         starts = _backend.to_host(self._x.parts()[2])
         most_rows = max(1, min(self.block_length(2 * made), self._most_rows))
         return _within_stored(starts, self.block_length(2), most_rows)
+
+    def finite_rows(self) -> np.ndarray:
+        """A mask of rows without NaN or infinity, on the host, shape (n,)."""
+        values, _, pointers = map(_backend.to_host, self._x.parts())
+        wrong = np.flatnonzero(~np.isfinite(values))
+        finite = np.ones(self.n, dtype=bool)
+        finite[np.searchsorted(pointers, wrong, side="right") - 1] = False
+        return finite
+
+    def dense_on_host(self, positions: np.ndarray) -> np.ndarray:
+        """The rows at some positions, as floats."""
+        values, columns, pointers = map(_backend.to_host, self._x.parts())
+        rows = np.zeros((len(positions), self.d), dtype=_backend.dtype_name(self.dtype))
+        for row, i in enumerate(positions):
+            stored = slice(pointers[i], pointers[i + 1])
+            np.add.at(rows[row], columns[stored], values[stored].astype(rows.dtype))
+        return rows
 
     def probe(self, count: int) -> Array:
         """Not available: sparse rows are not shifted."""

@@ -13,11 +13,6 @@ import numpy as np
 from slce_xp._backend import Array
 
 
-def default_tolerance(dtype: str) -> float:
-    """The angle at which an iteration stops: 1e-6; 0 in float32, for what rounding leaves."""
-    return 1e-6 if dtype == "float64" else 0.0
-
-
 class Costs(NamedTuple):
     """Predicted seconds of the steps of a solve, by which the engine turns to the next kind.
 

@@ -7,14 +7,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from slce_xp import _backend
-from slce_xp._backend import Array, Sparse
-from slce_xp.core import eigen, gram, krylov, scatter
+from slce_xp._backend import Array
+from slce_xp._errors import invalid
+from slce_xp._parameters import as_count, as_seed, as_tolerance, as_unlabeled_weight
+from slce_xp.core import eigen, given, gram, krylov, scatter
 from slce_xp.core.groups import Groups
 from slce_xp.core.moments import moments_of
 from slce_xp.core.operators import CentroidOperator
 from slce_xp.core.rows import Rows, open_array
-from slce_xp.core.solution import Request, Solution, default_tolerance
-from slce_xp.core.sums import as_codes
+from slce_xp.core.solution import Request, Solution
 
 FORMS = ("scatter", "gram", "krylov")
 # "auto" forms the smaller of the d × d and n × n matrices up to this size.
@@ -101,7 +102,7 @@ def eigenpairs(
     weights : array, shape (n,), optional
         Positive weight of each row; ones by default.
     unlabeled_weight : float
-        λ.
+        λ, from 0 to 1e15.
     tol : float, optional
         Angle to the exact subspace, in radians, at which the matrix-free form stops: 1e-6 in
         float64 by default. 0, the default in float32, goes on until residuals are rounding.
@@ -130,20 +131,21 @@ def eigenpairs(
     >>> xp.round(found.values)
     Array([63.], dtype=array_api_strict.float64)
     """
-    rows = open_array(Sparse(x) if _backend.is_sparse(x) else x)
-    groups = Groups.of(as_codes(codes, rows.n, n_classes), n_classes, weights, unlabeled_weight)
-    if not 1 <= k <= rows.d:
-        raise ValueError(f"k must be from 1 to d = {rows.d}; got {k}")
-    if form not in ("auto", *FORMS):
-        raise ValueError(f"form must be 'auto' or one of {', '.join(FORMS)}; got {form!r}")
+    rows, n_classes = open_array(given.as_matrix(x)), as_count(n_classes, "n_classes", 2)
+    codes = given.as_codes(codes, rows.n, n_classes)
+    unlabeled_weight = as_unlabeled_weight(unlabeled_weight)
+    groups = Groups.of(codes, n_classes, weights, unlabeled_weight)
+    k, max_iter = as_count(k, "k", 1, rows.d), as_count(max_iter, "max_iter", 1)
+    seed = as_seed(seed, "seed")
+    if not isinstance(form, str) or form not in ("auto", *FORMS):
+        raise invalid("form", f"form must be 'auto' or one of {', '.join(FORMS)}; got {form!r}")
     if form == "gram" and rows.is_sparse:
-        raise ValueError("form must not be 'gram' for a sparse x, which would become dense")
+        raise invalid("form", "form must not be 'gram' for a sparse x, which would become dense")
     smaller = "gram" if rows.n < rows.d and not rows.is_sparse else "scatter"
     if form == "auto":
         is_small = min(rows.n, rows.d) <= LARGEST_FORMED
         form = smaller if is_small or k >= n_classes else "krylov"
-    if tol is None:
-        tol = default_tolerance(_backend.dtype_name(rows.dtype))
+    tol = as_tolerance(tol, _backend.dtype_name(rows.dtype))
     width = max(krylov.NARROW, n_classes)
     request = Request(k, tol, max_iter, width, krylov.NARROW_PASSES, form)
     with _backend.computing(rows.place):
