@@ -1027,7 +1027,9 @@ class Judge:
 
     def stated_angle(self, model, components, eigenvalues):
         """The bound of the angle that the model states, which no warning excuses."""
-        bound = getattr(model, "angle_bound", np.inf)
+        bound = getattr(model, "angle_bound", None)
+        if bound is None:  # of a careful fit
+            return
         A, values = components.astype(np.float64), self.scaled(eigenvalues)
         if not (values < 0).any():  # directions of the null space do not count
             A = A[values > 0]
