@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import operator
 import warnings
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -24,6 +25,18 @@ _LIBRARIES = {
 
 
 BACKENDS = tuple(_LIBRARIES)
+_NAMES = {module: name for name, (module, _) in _LIBRARIES.items()}
+
+
+# What this package calls of the standard: a library that lacks one of them cannot be used.
+FUNCTIONS = (
+    *("linalg.cholesky", "linalg.diagonal", "linalg.eigh", "linalg.qr", "linalg.solve"),
+    *("linalg.trace", "linalg.vector_norm"),
+    *("__array_namespace_info__", "abs", "any", "arange", "argmax", "asarray", "astype", "concat"),
+    *("cumulative_sum", "empty", "eye", "finfo", "from_dlpack", "isdtype", "isfinite", "max"),
+    *("mean", "min", "ones", "ones_like", "reshape", "result_type", "sqrt", "sum"),
+    *("take", "where", "zeros", "zeros_like"),
+)
 
 
 class Place(NamedTuple):
@@ -40,9 +53,13 @@ NUMPY = Place(compat.array_namespace(np.empty(0)), compat.device(np.empty(0)))
 
 
 def is_array(x: object) -> bool:
-    """Whether `x` is a dense array of a library that computes eagerly."""
+    """Whether `x` is a dense array of a library that computes eagerly.
+
+    One without DLPack, as of cubed or blosc2, is read by its rows instead.
+    """
     return (
         compat.is_array_api_obj(x)
+        and hasattr(x, "__dlpack__")
         and not compat.is_dask_array(x)
         and not compat.is_pydata_sparse_array(x)
     )
@@ -68,7 +85,7 @@ def place_of_sparse(x: Any) -> Place:
 
 def namespace_of(x: Array) -> Any:
     """The namespace of an array; of a Dask array, that of Dask."""
-    return compat.array_namespace(x) if compat.is_dask_array(x) else place_of(x).xp
+    return x.place.xp if isinstance(x, Matrix) else compat.array_namespace(x)
 
 
 def is_traced(x: object) -> bool:
@@ -83,12 +100,16 @@ def is_dask(x: object) -> bool:
     return compat.is_dask_array(x)
 
 
-def backend_name(xp: ModuleType) -> str:
+def backend_name(xp: Any) -> str:
     """Return the name by which users call a namespace."""
-    for name, (module, _) in _LIBRARIES.items():
-        if xp.__name__ == module:
-            return name
-    return xp.__name__
+    module = getattr(xp, "__name__", type(xp).__name__)
+    return _NAMES.get(module, module)
+
+
+def backend_argument(xp: Any) -> str:
+    """What to write after ``backend=`` for a namespace: a name in quotes, or the namespace."""
+    name = backend_name(xp)
+    return repr(name) if name in _LIBRARIES else name
 
 
 def find_place(backend: str | ModuleType, device: object = None) -> Place:
@@ -100,7 +121,29 @@ def find_place(backend: str | ModuleType, device: object = None) -> Place:
     xp = _load(backend) if isinstance(backend, str) else _as_namespace(backend)
     if compat.is_cupy_namespace(xp):
         _require_cuda_for_cupy(xp)
+    missing = missing_functions(xp)
+    if missing:
+        raise ValueError(
+            f"backend must offer the array API standard; {backend_name(xp)} lacks {missing}. Use "
+            "one that has it, such as 'numpy' or 'torch'"
+        )
     return Place(xp, _find_device(xp, device))
+
+
+def missing_functions(xp: Any) -> str:
+    """The functions of the standard that are used here and that a library lacks, in words."""
+    if backend_name(xp) in _LIBRARIES:
+        return ""
+    missing = [name for name in FUNCTIONS if not _has(xp, name)]
+    words = ", ".join(missing[:3])
+    return f"{words} and {len(missing) - 3} more" if len(missing) > 3 else words
+
+
+def _has(xp: Any, name: str) -> bool:
+    try:
+        return callable(operator.attrgetter(name)(xp))
+    except AttributeError:
+        return False
 
 
 def describe_backend(name: str) -> str:

@@ -63,9 +63,13 @@ def working_dtype(x: Array) -> Any:
 
 def longest_float(place: Place) -> Any:
     """float64, or what a device has that cannot hold it."""
-    xp, device = place
-    kinds = xp.__array_namespace_info__().dtypes(device=device, kind="real floating")
-    return kinds.get("float64", xp.float32)
+    return real_dtypes(place).get("float64", place.xp.float32)
+
+
+def real_dtypes(place: Place) -> dict[str, Any]:
+    """The real floating dtypes of a device, by name."""
+    info = place.xp.__array_namespace_info__()
+    return dict(info.dtypes(device=place.device, kind="real floating"))
 
 
 @contextlib.contextmanager
