@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 LOG := $(VENV)/install.log
 
-.PHONY: help demo pictures test fuzz test-versions test-cupy-emulated find-cupy-emulation bench bench-memory bench-sparse bench-streaming paper docs gpu-check lint format clean
+.PHONY: help demo pictures test fuzz test-versions test-sycl test-cupy-emulated find-cupy-emulation bench bench-memory bench-sparse bench-streaming paper docs gpu-check lint format clean
 
 help:
 	@echo "make demo          fit SLCE on handwritten digits and draw the embedding (demo.png)"
@@ -12,6 +12,7 @@ help:
 	@echo "make test          ruff, mypy and the tests on every array library"
 	@echo "make fuzz          20 000 random problems against an oracle with more digits (FUZZ_ARGS)"
 	@echo "make test-versions  the tests on the newest and the lowest versions, and on the command's libraries alone"
+	@echo "make test-sycl     the tests on dpnp with Intel's runtime for the CPU (3 GB, in the user's cache)"
 	@echo "make test-cupy-emulated  the tests on CuPy's own code, without a GPU (CUPY_EMULATION: its folder)"
 	@echo "make bench         time against PCA, LDA and other solvers (SLCE_XP_DATA: folder of data sets)"
 	@echo "make bench-memory  bytes beside X against the size of the data, on every array library"
@@ -39,6 +40,10 @@ fuzz: $(VENV)/.test
 # In environments of their own, in the user's cache.
 test-versions: $(VENV)/.venv
 	@OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python tests/versions.py $(PYTEST_ARGS)
+
+# A real accelerator runtime, likewise.
+test-sycl: $(VENV)/.venv
+	@OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python tests/sycl.py $(PYTEST_ARGS)
 
 # CuPy built against an emulation of CUDA: outside the checkout, where it survives `make clean`.
 CUPY_EMULATION_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/slce_xp/cupy-emulation

@@ -76,7 +76,7 @@ def fit(
     n_components : int, "positive" or None
         Components to return, from 1 to d. None: number of classes − 1. "positive": only
         those that lower the loss, which may be none.
-    backend : {"numpy", "cupy", "torch", "jax"}, namespace or None
+    backend : {"numpy", "cupy", "torch", "jax", "dpnp"}, namespace or None
         None computes on X's own device. A name moves X there, once; or block by block, if X is read
         in blocks or is too large for the device.
     device : optional

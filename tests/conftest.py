@@ -82,6 +82,10 @@ class Backend:
                 import cupy
 
                 return cupy.asarray(values)
+            case "dpnp":
+                import dpnp
+
+                return dpnp.asarray(values)
             case "bare":
                 return self.name.put(values, self.device)
             case _:
@@ -104,6 +108,8 @@ class Backend:
                 return np.asarray(x)
             case "cupy":
                 return x.get()
+            case "dpnp":
+                return x.asnumpy()
             case "bare":
                 assert x.device == self.device
                 return self.name.to_numpy(x)
@@ -128,6 +134,7 @@ LABELS = [
     "jax-single",
     pytest.param("cupy", marks=pytest.mark.gpu),
     pytest.param("torch-cuda", marks=pytest.mark.gpu),
+    pytest.param("dpnp", marks=pytest.mark.gpu),
 ]
 
 
@@ -160,6 +167,15 @@ def make_backend(label):
             if not cupy.cuda.is_available():
                 pytest.skip("CuPy finds no CUDA device")
             yield Backend("cupy", label)
+        case "dpnp":
+            dpctl = pytest.importorskip("dpctl", reason="dpnp is not installed")
+            if not dpctl.get_devices():
+                pytest.skip("dpnp finds no SYCL device")
+            import dpnp
+
+            with host_reads.watched(dpnp) as hidden:
+                yield Backend("dpnp", label)
+            assert not hidden, host_reads.described(hidden)
         case "bare":
             pytest.importorskip("array_api_strict")
             import bare_standard

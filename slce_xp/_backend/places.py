@@ -20,6 +20,7 @@ _LIBRARIES = {
     "cupy": ("array_api_compat.cupy", "pip install 'slce-xp[cupy-cuda12]' (or cupy-cuda13)"),
     "torch": ("array_api_compat.torch", "pip install 'slce-xp[torch]'"),
     "jax": ("jax.numpy", "pip install 'slce-xp[jax]'"),
+    "dpnp": ("dpnp", "pip install 'slce-xp[dpnp]'"),
     "array_api_strict": ("array_api_strict", "pip install array-api-strict"),
 }
 
@@ -121,6 +122,8 @@ def find_place(backend: str | ModuleType, device: object = None) -> Place:
     xp = _load(backend) if isinstance(backend, str) else _as_namespace(backend)
     if compat.is_cupy_namespace(xp):
         _require_cuda_for_cupy(xp)
+    if is_dpnp(xp):
+        _require_sycl_for_dpnp()
     missing = missing_functions(xp)
     if missing:
         raise ValueError(
@@ -191,6 +194,15 @@ def _require_cuda_for_cupy(xp: ModuleType) -> None:
         )
 
 
+def _require_sycl_for_dpnp() -> None:
+    # `import dpnp` succeeds without a driver.
+    if not importlib.import_module("dpctl").get_devices():
+        raise RuntimeError(
+            "backend='dpnp' needs a SYCL device and its driver, and none was found; install the "
+            "driver of your GPU or, for the CPU, intel-opencl-rt, or use backend='numpy'"
+        )
+
+
 def _find_device(xp: ModuleType, device: object) -> Any:
     try:
         return compat.device(xp.empty(0, device=_as_device(xp, device)))
@@ -216,7 +228,7 @@ def _as_device(xp: ModuleType, device: object) -> object:
     if compat.is_jax_namespace(xp):
         kind, _, index = device.partition(":")
         return jax().devices(kind)[int(index or 0)]
-    if compat.is_numpy_namespace(xp) or compat.is_torch_namespace(xp):
+    if compat.is_numpy_namespace(xp) or compat.is_torch_namespace(xp) or is_dpnp(xp):
         return device
     matches = [known for known in _devices(xp) if device in (str(known), device_name(known))]
     return matches[0] if matches else device
@@ -226,6 +238,9 @@ def device_name(device: Any) -> str:
     """The name by which `device=` finds a device again."""
     if type(device).__module__.startswith("cupy"):
         return f"cuda:{device.id}"
+    device = getattr(device, "sycl_device", device)
+    if hasattr(device, "filter_string"):  # of dpnp, such as "level_zero:gpu:0"
+        return str(device.filter_string)
     name = str(getattr(device, "_device", device))  # array-api-strict keeps it there
     return name.replace("TFRT_CPU_", "cpu:")  # an older JAX does not know its CPUs by that name
 
@@ -239,6 +254,10 @@ def _devices(xp: ModuleType) -> list[Any]:
             return [d for d in xp.__array_namespace_info__().devices() if str(d) != "meta"]
     except Exception:  # a list of devices is only there to help the message
         return []
+
+
+def is_dpnp(xp: Any) -> bool:
+    return backend_name(xp) == "dpnp"
 
 
 def jax() -> ModuleType:

@@ -98,7 +98,7 @@ def _is_out_of_memory(error: Exception) -> bool:
     # By name, so that no library need be imported; a plain MemoryError is our own.
     return (
         (isinstance(error, MemoryError) and type(error) is not MemoryError)
-        or type(error).__name__ == "OutOfMemoryError"
+        or type(error).__name__ in ("OutOfMemoryError", "USMAllocationError")
         or "RESOURCE_EXHAUSTED" in str(error)
     )
 

@@ -136,7 +136,7 @@ example:
     work = parser.add_argument_group("computation")
     work.add_argument(
         "--backend",
-        choices=["numpy", "cupy", "torch", "jax"],
+        choices=["numpy", "cupy", "torch", "jax", "dpnp"],
         help="the array library that computes (default: numpy)",
     )
     work.add_argument("--device", help="a device of the backend, such as cuda:1")
