@@ -31,6 +31,10 @@ with contextlib.suppress(ImportError):  # who tests with the command's libraries
 os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=2")
 
 
+# CuPy's patches and the module that goes with them: not for this Python.
+collect_ignore_glob = ["cupy_on_cpu/*"]
+
+
 @dataclass
 class Backend:
     """An array library and a device of it, with ways in and out that bypass slce_xp."""
