@@ -161,7 +161,7 @@ def fit(
       loss         96.87 of 2042, 95.3 % removed
       components   all of them lower the loss
     """
-    matrix = _matrix.as_matrix(X)
+    matrix = _matrix.as_values(X)
     _matrix.check_sizes(matrix)
     n, d = matrix.shape
     labels = as_labels(y, n, sample_weight, class_weight, unlabeled, unlabeled_weight)

@@ -111,7 +111,8 @@ def find_place(X: Array, backend: str | ModuleType | None, device: Any) -> Place
 def check_same_place(array: Array, place: Place, name: str) -> None:
     """Raise ValueError if an array is not where the model is: nothing is moved implicitly."""
     here = _backend.place_of(array)
-    if here.xp is not place.xp or here.device != place.device:
+    is_known = None not in (here.device, place.device)  # of a traced array it is not
+    if here.xp is not place.xp or (is_known and here.device != place.device):
         backend, device = _backend.backend_argument(here.xp), _backend.device_name(here.device)
         raise invalid(
             name,

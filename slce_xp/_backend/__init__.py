@@ -20,7 +20,6 @@ from slce_xp._backend.places import (
     is_array,
     is_dask,
     is_sparse,
-    is_traced,
     missing_functions,
     namespace_of,
     place_of,
@@ -34,6 +33,7 @@ from slce_xp._backend.precision import (
     working_dtype,
 )
 from slce_xp._backend.sparse import Sparse, byte_count, copied, join_rows, take_rows
+from slce_xp._backend.tracing import call_traced, is_traced, register_pytree, traced_namespace
 from slce_xp._backend.transfer import (
     column_slices_are_views,
     detached,
@@ -56,6 +56,7 @@ __all__ = [
     "backend_argument",
     "backend_name",
     "byte_count",
+    "call_traced",
     "cholesky",
     "column_slices_are_views",
     "computing",
@@ -82,10 +83,12 @@ __all__ = [
     "place_of",
     "qr",
     "read",
+    "register_pytree",
     "row_slices_are_views",
     "solve_upper",
     "take_rows",
     "to_host",
+    "traced_namespace",
     "without_rows",
     "working_dtype",
 ]

@@ -89,13 +89,6 @@ def namespace_of(x: Array) -> Any:
     return x.place.xp if isinstance(x, Matrix) else compat.array_namespace(x)
 
 
-def is_traced(x: object) -> bool:
-    """Whether `x` stands for values that a compiler will know later: they cannot be read."""
-    if compat.is_jax_array(x):
-        return isinstance(x, jax().core.Tracer)
-    return compat.is_torch_array(x) and importlib.import_module("torch").compiler.is_compiling()
-
-
 def is_dask(x: object) -> bool:
     """Whether `x` is a Dask array."""
     return compat.is_dask_array(x)

@@ -20,6 +20,18 @@ from slce_xp._errors import invalid, wrong_type
 def as_matrix(X: Any, *, name: str = "X") -> Array:
     """Return `X` as a 2-D array or sparse matrix of real numbers, in its own library."""
     array = _as_array(X, name)
+    check_is_matrix(array, name)
+    if _backend.working_dtype(array) is None:
+        dtype = _backend.dtype_name(array.dtype)
+        remedy = f"convert it first, for example {name}.astype(float)"
+        if "complex" in dtype:
+            remedy = f"take {name}.real, or stack real and imaginary parts as features"
+        raise wrong_type(name, f"{name} must hold real numbers; got dtype {dtype}: {remedy}")
+    return array
+
+
+def check_is_matrix(array: Array, name: str) -> None:
+    """Raise ValueError for an array that is not two-dimensional."""
     shape = tuple(array.shape)
     if len(shape) != 2:
         remedy = f"images into rows: {name}.reshape(n, -1)"
@@ -30,13 +42,23 @@ def as_matrix(X: Any, *, name: str = "X") -> Array:
             f"{name} must be two-dimensional (samples × features); got shape {shape}. "
             f"Reshape {remedy}",
         )
-    if _backend.working_dtype(array) is None:
-        dtype = _backend.dtype_name(array.dtype)
-        remedy = f"convert it first, for example {name}.astype(float)"
-        if "complex" in dtype:
-            remedy = f"take {name}.real, or stack real and imaginary parts as features"
-        raise wrong_type(name, f"{name} must hold real numbers; got dtype {dtype}: {remedy}")
-    return _backend.detached(array)
+
+
+def as_values(X: Any) -> Array:
+    """Return `X` as a matrix whose values can be read, for a fit, which is not differentiated."""
+    check_values(X, "X")
+    return _backend.detached(as_matrix(X))
+
+
+def check_values(x: Any, name: str) -> None:
+    """Raise TypeError for an array without values, as under ``jax.jit``."""
+    if _backend.is_traced(x):
+        raise wrong_type(
+            name,
+            f"{name} must have values; got an array that jax.jit, torch.compile or the like "
+            "traces. A fit reads values to choose its form and to know when to stop. Fit outside, "
+            "and use the model inside: transform, inverse_transform and reconstruct work there",
+        )
 
 
 def _as_array(X: Any, name: str) -> Array:
