@@ -76,7 +76,7 @@ def real_dtypes(place: Place) -> dict[str, Any]:
 def computing(place: Place) -> Iterator[None]:
     """What holds while numbers are worked with: full precision, and errors that say what to do.
 
-    Products keep the precision of their dtype: JAX by default, and torch if allowed
+    Products keep the precision of their dtype: JAX by default, and torch and CuPy if allowed
     to, multiply float32 in TF32 on GPUs that have it, which keeps three digits and makes a
     Gram matrix useless. NumPy is quiet about overflow and infinity, which are reported as
     errors of X. A library that runs out of memory raises MemoryError, whatever its own error is.
@@ -117,6 +117,14 @@ def _full_precision(xp: ModuleType) -> Iterator[None]:
                 elif hasattr(products, "allow_tf32"):  # torch before 2.9
                     _set_for_now(restore, products, "allow_tf32", False)
             yield
+    elif compat.is_cupy_namespace(xp):
+        compute = importlib.import_module("cupy._core._routines_linalg")
+        before = compute.get_compute_type("float32")  # CUPY_TF32=1 included
+        compute.set_compute_type("float32", compute.COMPUTE_TYPE_DEFAULT)
+        try:
+            yield
+        finally:
+            compute.set_compute_type("float32", before)
     else:
         yield
 
