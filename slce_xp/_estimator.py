@@ -50,7 +50,7 @@ class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  #
         that lower the loss.
     solver : {"auto", "scatter", "gram", "krylov"}
         The form of the eigenproblem; all give the same result.
-    backend : {"numpy", "cupy", "torch", "jax"} or None
+    backend : {"numpy", "cupy", "torch", "jax", "dpnp"} or None
         The array library that computes; None: that of X. The result is moved back to the library
         and device of X, for the other steps of a pipeline.
     device : optional

@@ -84,7 +84,7 @@ def fit(
     n_components : int, "positive" or None
         Components to return, from 1 to d. None: number of classes − 1. "positive": only
         those that lower the loss, which may be none.
-    backend : {"numpy", "cupy", "torch", "jax"}, namespace or None
+    backend : {"numpy", "cupy", "torch", "jax", "dpnp"}, namespace or None
         None computes on X's own device. A name moves X there, once; or block by block, if X is read
         in blocks or is too large for the device.
     device : optional
@@ -173,7 +173,7 @@ def fit(
       loss         96.87 of 2042, 95.3 % removed
       components   all of them lower the loss
     """
-    matrix = _matrix.as_matrix(X)
+    matrix = _matrix.as_values(X)
     _matrix.check_sizes(matrix)
     n, d = matrix.shape
     labels = as_labels(y, n, sample_weight, class_weight, unlabeled, unlabeled_weight)

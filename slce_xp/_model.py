@@ -144,9 +144,10 @@ class Model:
     n_positive_bounds: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:
-        """Set missing bounds to `n_positive`."""
+        """Set missing bounds to `n_positive`, and let JAX know the class if it is JAX's."""
         if self.n_positive_bounds is None:
             object.__setattr__(self, "n_positive_bounds", (self.n_positive, self.n_positive))
+        _backend.register_pytree(self, (*_ARRAYS, "scale"))
 
     # ------------------------------------------------------------ results of the fit
 
@@ -293,7 +294,7 @@ class Model:
         .. math:: Z = (X - 1 m^T)\, A , \qquad A = \text{components}^T , \; m = \text{mean}
 
         Columns are divided by `scale` first, if the model has one. The embedding of a sample with
-        a missing value is NaN. Gradients are not recorded.
+        a missing value is NaN. Torch and JAX differentiate it with respect to X, and compile it.
 
         Parameters
         ----------
@@ -321,6 +322,8 @@ class Model:
         ...     model.transform(rows, out=os.path.join(folder, "Z.npy")).shape
         (4, 1)
         """
+        if self._is_traced(X):
+            return self._call_traced(self._embedded, X, self.n_features, "X")
         self._check_names(X)
         source = self._source(X, self.n_features, "X")
         with _backend.computing(self._place):
@@ -331,9 +334,9 @@ class Model:
                         "out must be None for a Dask array, whose embedding is a Dask array; got "
                         f"{out!r}. Store that: model.transform(X).to_zarr(path)",
                     )
-                return self._embedding(source)(source.whole())
+                return self._embedding(source.dtype, source.is_sparse)(source.whole())
             made = self.n_components if source.is_sparse else source.d
-            embed = self._embedding(source)
+            embed = self._embedding(source.dtype, source.is_sparse)
             assert isinstance(source, BlockRows)
             with source.reading(made) as blocks:
                 if out is None:
@@ -344,18 +347,50 @@ class Model:
                 embedded = ((block, _backend.to_host(embed(rows))) for block, rows in blocks)
                 return _files.write_rows(out, shape, dtype, embedded)
 
-    def _embedding(self, source: Rows) -> Callable[[Array], Array]:
-        """Return the function that embeds rows of X, in the dtype of their source."""
+    def _embedding(self, dtype: Any, is_sparse: bool) -> Callable[[Array], Array]:
+        """Return the function that embeds rows of X of a dtype."""
         xp, _ = self._place
-        axes = self.components.T
-        if self.scale is not None:
-            axes = axes / self.scale[:, None]
-        axes = xp.astype(axes, source.dtype, copy=False)
-        mean = xp.astype(self.mean, source.dtype, copy=False)
-        if source.is_sparse:
+        axes, mean = self._axes(xp, dtype)
+        if is_sparse:
             return lambda rows: (axes.T @ rows.T).T - mean @ axes
         # Centred first: X·Aᵀ − mean·Aᵀ would lose digits far from the origin.
         return lambda rows: (rows - mean) @ axes
+
+    def _axes(self, xp: Any, dtype: Any) -> tuple[Array, Array]:
+        """What samples are multiplied by, shape (d, k), and the mean, in a dtype."""
+        axes = self.components.T
+        if self.scale is not None:
+            axes = axes / self.scale[:, None]
+        return xp.astype(axes, dtype, copy=False), xp.astype(self.mean, dtype, copy=False)
+
+    def _embedded(self, xp: Any, rows: Array) -> Array:
+        axes, mean = self._axes(xp, rows.dtype)
+        return (rows - mean) @ axes
+
+    def _restored(self, xp: Any, rows: Array) -> Array:
+        """Rows of an embedding in input coordinates."""
+        axes = self.components if self.scale is None else self.components * self.scale
+        restored = rows @ xp.astype(axes, rows.dtype)
+        restored += xp.astype(self.mean, rows.dtype)
+        return restored
+
+    # ------------------------------------------------------------ without values
+
+    def _is_traced(self, X: Any) -> bool:
+        return _backend.is_traced(X) or _backend.is_traced(self.mean)
+
+    def _call_traced(
+        self, method: Callable[[Any, Array], Array], X: Any, width: int, name: str
+    ) -> Array:
+        """Call a method on rows that ``jax.jit``, ``torch.compile`` or the like traces."""
+        is_known = not _backend.is_traced(X)
+        traced = self.mean if is_known else X
+        xp = _backend.traced_namespace(traced)
+        X = xp.asarray(X, device=None) if is_known else X
+        _matrix.check_is_matrix(X, name)
+        self._check_width(X, width, name)
+        dtype = xp.float64 if X.dtype == xp.float64 else self.mean.dtype
+        return _backend.call_traced(lambda: method(xp, xp.astype(X, dtype, copy=False)), traced)
 
     def inverse_transform(self, Z: Any) -> Array:
         r"""Map embedded samples back to input coordinates.
@@ -380,15 +415,13 @@ class Model:
         >>> model.inverse_transform([[0.0]])  # the mean of all samples
         array([[3. , 0.5]])
         """
+        if self._is_traced(Z):
+            return self._call_traced(self._restored, Z, self.n_components, "Z")
         source = self._source(Z, self.n_components, "Z")
         if source.is_sparse:
             raise wrong_type("Z", "Z must be dense, as transform returns it; got a sparse matrix")
-        xp, _ = self._place
         with _backend.computing(self._place):
-            axes = self.components if self.scale is None else self.components * self.scale
-            rows = source.whole() @ xp.astype(axes, source.dtype)
-            rows += xp.astype(self.mean, source.dtype)
-            return rows
+            return self._restored(self._place.xp, source.whole())
 
     def reconstruct(self, X: Any) -> Array:
         r"""Project samples onto the subspace, in input coordinates.
@@ -438,18 +471,22 @@ class Model:
         matrix = _matrix.as_matrix(X, name=name)
         if not isinstance(matrix, RowReader):  # not yet read, so on no device
             _parameters.check_same_place(matrix, self._place, name)
-        if matrix.shape[1] != width:
-            raise invalid(
-                name,
-                f"{name} must have {width} columns, as many as the model's "
-                f"{'features' if name == 'X' else 'components'}; got shape {tuple(matrix.shape)}",
-            )
+        self._check_width(matrix, width, name)
         xp, _ = self._place
         dtype = self.mean.dtype  # also for integers: not the library's default float
         like = _backend.move(_backend.without_rows(matrix), self._place)
         if xp.isdtype(like.dtype, "real floating"):
             dtype = xp.result_type(_backend.working_dtype(like), dtype)
         return open_rows(matrix, dtype, self._place)
+
+    @staticmethod
+    def _check_width(matrix: Array, width: int, name: str) -> None:
+        if matrix.shape[1] != width:
+            raise invalid(
+                name,
+                f"{name} must have {width} columns, as many as the model's "
+                f"{'features' if name == 'X' else 'components'}; got shape {tuple(matrix.shape)}",
+            )
 
     # ------------------------------------------------------------ library, scale and file
 

@@ -112,7 +112,7 @@ def find_place(X: Array, backend: str | ModuleType | None, device: Any) -> Place
             raise invalid(
                 "device",
                 f"X is on {here.device} and device={device!r} asks for another; nothing is moved "
-                f"implicitly. Move X first, or pass backend={_backend.backend_name(here.xp)!r} "
+                f"implicitly. Move X first, or pass backend={_backend.backend_argument(here.xp)} "
                 "with that device",
             )
         return here
@@ -124,10 +124,11 @@ def find_place(X: Array, backend: str | ModuleType | None, device: Any) -> Place
 def check_same_place(array: Array, place: Place, name: str) -> None:
     """Raise ValueError if an array is not where the model is: nothing is moved implicitly."""
     here = _backend.place_of(array)
-    if here.xp is not place.xp or here.device != place.device:
-        backend, device = _backend.backend_name(here.xp), _backend.device_name(here.device)
+    is_known = None not in (here.device, place.device)  # of a traced array it is not
+    if here.xp is not place.xp or (is_known and here.device != place.device):
+        backend, device = _backend.backend_argument(here.xp), _backend.device_name(here.device)
         raise invalid(
             name,
             f"{name} must be where the model is ({place}); got {here}. Move {name} there, "
-            f"or the model: model.to({backend!r}, device={device!r})",
+            f"or the model: model.to({backend}, device={device!r})",
         )

@@ -91,7 +91,7 @@ def add_up(
             f"a class is known after the last one; got {class_weight!r}. Give the weights, or fit "
             "all samples at once",
         )
-    matrix = _matrix.as_matrix(X)
+    matrix = _matrix.as_values(X)
     _matrix.check_sizes(matrix)
     n, d = matrix.shape
     labels = _labels.as_labels(

@@ -185,14 +185,14 @@ def test_a_printed_model_says_what_was_fitted_how_and_how_well(xp, dtype, solver
     for words in [
         "4 features → 2 components",
         "30 samples of 3 classes",
-        f"{solver} form, {xp.name} on ",
+        f"{solver} form, {xp.printed} on ",
         f", {dtype}",
         f"{first:.4g}, {second:.4g}",
         f"{model.loss:.4g} of {model.total_loss:.4g}, {removed:.1f} % removed",
         "all of them lower the loss",
     ]:
         assert words in text
-    assert f"4 features → 2 components, 3 classes, {xp.name} on " in repr(model)
+    assert f"4 features → 2 components, 3 classes, {xp.printed} on " in repr(model)
 
 
 def test_a_printed_model_says_how_many_components_are_useless():

@@ -13,6 +13,7 @@ from slce_xp._backend.places import (
     Array,
     Matrix,
     Place,
+    backend_argument,
     backend_name,
     describe_backend,
     device_name,
@@ -20,7 +21,7 @@ from slce_xp._backend.places import (
     is_array,
     is_dask,
     is_sparse,
-    is_traced,
+    missing_functions,
     namespace_of,
     place_of,
 )
@@ -40,6 +41,7 @@ from slce_xp._backend.sparse import (
     join_rows,
     take_rows,
 )
+from slce_xp._backend.tracing import call_traced, is_traced, register_pytree, traced_namespace
 from slce_xp._backend.transfer import (
     column_slices_are_views,
     detached,
@@ -60,8 +62,10 @@ __all__ = [
     "Place",
     "Sparse",
     "accelerator_model",
+    "backend_argument",
     "backend_name",
     "byte_count",
+    "call_traced",
     "cholesky",
     "column_slices_are_views",
     "computing",
@@ -84,6 +88,7 @@ __all__ = [
     "largest_eigenpairs",
     "longest_float",
     "longest_sum",
+    "missing_functions",
     "move",
     "namespace_of",
     "place_of",
@@ -91,10 +96,12 @@ __all__ = [
     "put_rows",
     "qr",
     "read",
+    "register_pytree",
     "row_slices_are_views",
     "solve_upper",
     "take_rows",
     "to_host",
+    "traced_namespace",
     "without_rows",
     "working_dtype",
 ]

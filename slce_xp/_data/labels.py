@@ -13,7 +13,7 @@ import numpy as np
 
 from slce_xp import _backend
 from slce_xp._data import marks
-from slce_xp._data.matrix import is_missing
+from slce_xp._data.matrix import check_values, is_missing
 from slce_xp._errors import invalid, wrong_type
 from slce_xp._parameters import as_unlabeled_weight
 from slce_xp.core.given import check_not_masked
@@ -269,6 +269,7 @@ def label_values(y: Any) -> np.ndarray:
     if _backend.is_dask(y):
         return label_values(y.compute())
     if _backend.is_array(y):
+        check_values(y, "y")
         return _backend.to_host(_backend.detached(y))
     if hasattr(y, "columns") and hasattr(y, "to_numpy"):  # a frame of one column
         return np.asarray(y.to_numpy())
@@ -318,6 +319,7 @@ def _as_weights(sample_weight: Any, n_samples: int, in_part: bool) -> np.ndarray
     if _backend.is_dask(sample_weight):
         sample_weight = sample_weight.compute()
     check_not_masked(sample_weight, "sample_weight")
+    check_values(sample_weight, "sample_weight")
     on_device = _backend.is_array(sample_weight) and not isinstance(sample_weight, np.ndarray)
     host = _backend.to_host(_backend.detached(sample_weight)) if on_device else sample_weight
     try:

@@ -233,7 +233,7 @@ _SHARED: dict[str, dict[str, Any]] = {
         "help": "a plot of the embedding (.png, .svg, .pdf), or .html to hover over samples",
     },
     "--backend": {
-        "choices": ["numpy", "cupy", "torch", "jax"],
+        "choices": ["numpy", "cupy", "torch", "jax", "dpnp"],
         "help": "the array library that computes (default: numpy)",
     },
     "--device": {"help": "a device of the backend, such as cuda:1"},

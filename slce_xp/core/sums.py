@@ -17,6 +17,8 @@ from slce_xp.core.rows import DenseRows, SparseRows, open_array
 ONE_HOT_CLASSES = 64
 # More classes are summed in pieces of so many rows in class order.
 PIECE_ROWS = 512
+# Pieces whose positions go to the device together, in at most 256 KiB.
+STAGED_PIECES = 32
 # Under a tracing compiler: classes per one-hot product.
 TRACED_CLASSES = 256
 
@@ -209,18 +211,19 @@ def _sum_in_class_order(
     owners = []  # the class of each useful row of the partial sums
     useful = []  # and its position among them all
     height = 0
-    for start, stop in _pieces(counts, length):
-        members = order[start:stop]
+    pieces = [order[start:stop] for start, stop in _pieces(counts, length)]
+    for i, members in enumerate(pieces):
+        if i % STAGED_PIECES == 0:  # one upload for many, each of which a GPU would wait for
+            staged = _staged(pieces[i : i + STAGED_PIECES], length, codes, weights, rows)
+        positions, local, weighted = (x if x is None else x[i % STAGED_PIECES, :] for x in staged)
         first = codes[members[0]]
         n_classes = int(codes[members[-1]] - first) + 1
         width = 1 << (n_classes - 1).bit_length()
-        padding = (0, length - members.shape[0])
-        block = rows.gather(_backend.from_host(np.pad(members, padding), rows.place))
+        block = rows.gather(positions)
         block = block if shift is None else block - shift
-        local = np.pad(codes[members] - first, padding, constant_values=length)  # no such row
-        marks = one_hot(_backend.from_host(local, rows.place), width, block)
-        if weights is not None:
-            marks = marks * rows.put(np.pad(weights[members], padding))
+        marks = one_hot(local, width, block)
+        if weighted is not None:
+            marks = marks * weighted
         partial_sums.append(scaled_product(marks, block, scale))
         owners.append(np.arange(first, first + n_classes))
         useful.append(np.arange(height, height + n_classes))
@@ -232,6 +235,28 @@ def _sum_in_class_order(
         return sums
     # Large classes came in parts: sum the parts, which are far fewer than the rows.
     return _sum_in_class_order(DenseRows(sums), owner, np.bincount(owner), None, None, 1.0)
+
+
+def _staged(
+    pieces: list[np.ndarray],
+    length: int,
+    codes: np.ndarray,
+    weights: np.ndarray | None,
+    rows: DenseRows,
+) -> tuple[Array, Array, Array | None]:
+    """Rows of each piece, their classes within it and their weights, on the device.
+
+    Each of shape (pieces, length), padded by the first row with a class that there is not.
+    """
+    index = np.zeros((2, len(pieces), length), dtype=np.int64)
+    index[1] = length
+    weighted = None if weights is None else np.zeros((len(pieces), length))
+    for i, members in enumerate(pieces):
+        index[:, i, : len(members)] = members, codes[members] - codes[members[0]]
+        if weights is not None and weighted is not None:
+            weighted[i, : len(members)] = weights[members]
+    there = _backend.from_host(index, rows.place)
+    return there[0, ...], there[1, ...], None if weighted is None else rows.put(weighted)
 
 
 def _sum_columns(
