@@ -290,6 +290,8 @@ def make_plan(
 ) -> tuple[Any, Limits, Plan]:
     """The plan for X, and X as it suits the plan: in memory, or to be read in blocks."""
     limits = Limits(memory, _backend.free_bytes(place))
+    accelerated = _backend.accelerator_model(place) is not None
+    problem = dataclasses.replace(problem, accelerated=accelerated)
     profile = profiles.load(place.xp, place.device)
     choose = partial(_plan.choose, solver=solver, profile=profile)
     if _backend.is_dask(matrix):

@@ -31,6 +31,8 @@ class Problem:
         Bytes of a converted copy of X, of another sparse format or dtype.
     weighted, supervised : bool
         Whether samples have weights, and whether all have labels.
+    accelerated : bool
+        Whether it is computed on a GPU or another accelerator.
     """
 
     n: int
@@ -46,6 +48,7 @@ class Problem:
     made: int = 0
     weighted: bool = False
     supervised: bool = True
+    accelerated: bool = False
 
     @property
     def itemsize(self) -> int:

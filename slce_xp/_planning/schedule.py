@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from slce_xp._planning.problem import Problem
+from slce_xp._planning.problem import MEMORY, Problem
 from slce_xp.core import krylov
 
 # Easy data take 2 to 8 products, hard ones up to 50 with the narrow block.
 TYPICAL_PASSES = 12
 # In memory a pass is cheap, and a narrow block that is soon reduced to residuals is fastest; the
-# wide one takes the fewest passes. `python -m benchmarks.calibrate --data FOLDER` compares them.
+# wide one takes the fewest passes, which are dear elsewhere.
 WIDE_WIDTH, ALWAYS = 64, 10**6
 # A sparse product costs in proportion to the rows of the block: a narrow block is best.
 SPARSE_WIDTH = 16
@@ -43,11 +43,16 @@ def basis_length(problem: Problem, form: str) -> int:
 
 
 def schedule_of(form: str, problem: Problem, is_fast: bool) -> Schedule:
-    """The schedule that is fastest in memory, or the one with the fewest passes over X."""
-    width = max(krylov.NARROW if is_fast else WIDE_WIDTH, problem.n_classes)
-    if is_fast and problem.stored is not None and form == "krylov":
-        width = max(SPARSE_WIDTH, problem.n_classes)
+    """The schedule that is fastest, or the one with the fewest passes over X."""
+    is_cheap = problem.where == MEMORY and not problem.accelerated
+    width, wide_passes = WIDE_WIDTH, ALWAYS
+    if is_fast and form != "krylov":
+        width = krylov.NARROW
+    elif is_fast and is_cheap:
+        width = krylov.NARROW if problem.stored is None else SPARSE_WIDTH
+        wide_passes = krylov.NARROW_PASSES
+    width = max(width, problem.n_classes)
     if not problem.supervised:  # random rows: eigenvectors may point anywhere
         width = max(width, problem.n_classes + min(problem.k, 64) + 8)
         width = min(width, basis_length(problem, form))
-    return Schedule(width, krylov.NARROW_PASSES if is_fast else ALWAYS)
+    return Schedule(width, wide_passes)

@@ -44,6 +44,8 @@ NARROW, NARROW_PASSES = 32, 3
 RANDOM_ROWS = 8
 # Residuals of an iteration that is left to rounding, in eps of the norm of M.
 FLOOR_EPS = 32.0
+# Growth of the space after which the small problem is solved in any case.
+RITZ_GROWTH = 1.3
 # Once residuals are rounding, the angle may exceed the tolerance by this factor.
 ROUNDING_SLACK = 10.0
 # Rows of the space to allocate at first, in start blocks.
@@ -158,7 +160,7 @@ class _Meter:
         self._max_iter = request.max_iter
         self.is_formed = request.form != "krylov"
         self.products = self.passes = 0
-        self._since_ritz = 0.0
+        self._since_ritz, self._ritz_size = 0.0, 0
         self._on_formed = 0.0
 
     def add_product(self) -> None:
@@ -175,11 +177,15 @@ class _Meter:
         self.is_formed = True
 
     def starts_ritz(self, size: int) -> bool:
-        """Whether Rayleigh–Ritz on the host costs no more than the products since the last one."""
+        """Whether to solve the small problem: if that costs no more than the products since.
+
+        Or if the space has grown so much that all small problems together cost little more than
+        the last.
+        """
         cost = self._costs.ritz * size**3
-        if self._since_ritz < cost:
+        if self._since_ritz < cost and size < RITZ_GROWTH * self._ritz_size:
             return False
-        self._since_ritz = 0.0
+        self._since_ritz, self._ritz_size = 0.0, size
         if self.is_formed:
             self._on_formed += cost
         return True

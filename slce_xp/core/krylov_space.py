@@ -47,6 +47,7 @@ class KrylovSpace:
         self.quotient = 0.0  # the largest eigenvalue of C seen in the last block
         # A power of two that brings products with C near one, so that their squares are in range.
         self.unit = 1.0
+        self._last_unit: Array = None
         pool = self._orthonormal_start(start)
         self._classes_in_pool = classes @ pool.T
         self.classes = self.between = np.zeros((0, 0))  # the classes in the first block, and 2·BᵀB
@@ -182,6 +183,13 @@ class KrylovSpace:
         second = rows @ known.T  # for what rounding left
         return first + second, rows - second @ known
 
+    def _unit_matrix(self, size: int) -> Array:
+        """1.5·I, kept for the blocks that follow."""
+        if self._last_unit is None or self._last_unit.shape[0] != size:
+            xp, device = self._place
+            self._last_unit = 1.5 * xp.eye(size, dtype=self._dtype, device=device)
+        return self._last_unit
+
     def _noise(self, gram: np.ndarray, size: float) -> np.ndarray:
         """Rounding in rows that are differences of rows of a given size, over their lengths."""
         lengths = np.maximum(np.sqrt(np.diagonal(gram)), np.finfo(float).tiny)
@@ -233,7 +241,7 @@ class KrylovSpace:
         kept = (squares > visible) & (squares > rounding)
         # An eigenvalue below `visible` may be anything up to it.
         complete = not bool((~kept & (rounding < visible) & _touches(axes, rows_kept)).any())
-        axes, squares = axes[:, kept], squares[kept]
+        axes, squares, rounding = axes[:, kept], squares[kept], rounding[kept]
         if squares.shape[0] == 0:
             return None, axes, True
         roots = np.sqrt(squares)
@@ -241,19 +249,18 @@ class KrylovSpace:
         coordinates = axes * roots / np.where(rows_kept, scale, 1.0)[:, None]
         if known is not None:  # of which short rows have the most
             fresh = fresh - (fresh @ known.T) @ known
-        # Newton–Schulz: the factor is as inexact as the Gram matrix it came from.
-        xp, device = self._place
-        unit = 1.5 * xp.eye(fresh.shape[0], dtype=self._dtype, device=device)
-        error = min(0.5, 2.0 * visible / float(squares[0]))
-        for _ in range(_iterations(error, self.eps)):
+        # Newton–Schulz: the factor is as inexact as the Gram matrix it came from, and as the rows.
+        error = 2.0 * visible / float(squares[0]) + float((rounding / squares).max())
+        unit = self._unit_matrix(fresh.shape[0])
+        for _ in range(_iterations(min(0.5, error), self.eps)):
             fresh = (unit - 0.5 * (fresh @ fresh.T)) @ fresh
         return fresh, coordinates, complete
 
 
 def _iterations(error: float, eps: float) -> int:
-    """How often an error must be squared until it is rounding; twice at least."""
-    count = math.ceil(math.log2(max(1.0, math.log(eps) / math.log(error))))
-    return max(2, min(count, MOST_ITERATIONS))
+    """How often an error must be squared until it is rounding; once at least."""
+    count = math.ceil(math.log2(max(2.0, math.log(eps) / math.log(error))))
+    return min(count, MOST_ITERATIONS)
 
 
 def _touches(axes: np.ndarray, rows: np.ndarray) -> np.ndarray:

@@ -25,6 +25,8 @@ from slce_xp.core.eigen import add, gram_of
 # small share of X.
 BLOCK_SHARE = 48
 LEAST_BLOCK, LARGEST_BLOCK = 2**18, 2**24
+# The share and the largest block on a GPU, where each operation has to be started from the host.
+ACCELERATOR_BLOCKS = (3, 2**28)
 # Blocks whose sums are added up before they join the others, in single precision.
 BLOCKS_PER_SUM = 32
 
@@ -80,7 +82,8 @@ class Rows(ABC):
         self.progress = progress or Progress()
         self.row_numbers = row_numbers
         self._itemsize = int(place.xp.finfo(dtype).bits) // 8
-        self._block_bytes = block_bytes(self.n, self.d, self._itemsize)
+        on_accelerator = _backend.accelerator_model(place) is not None
+        self._block_bytes = block_bytes(self.n, self.d, self._itemsize, on_accelerator)
 
     @abstractmethod
     def sum_rows(self, term: Term, made: int) -> tuple[Array, ...]:
@@ -429,9 +432,10 @@ def open_array(
     return (SparseRows if isinstance(x, Sparse) else DenseRows)(x, dtype, progress, kept)
 
 
-def block_bytes(n: int, d: int, itemsize: int) -> int:
+def block_bytes(n: int, d: int, itemsize: int, on_accelerator: bool = False) -> int:
     """Bytes that a pass over X may allocate at a time."""
-    return min(max(n * d * itemsize // BLOCK_SHARE, LEAST_BLOCK), LARGEST_BLOCK)
+    share, largest = ACCELERATOR_BLOCKS if on_accelerator else (BLOCK_SHARE, LARGEST_BLOCK)
+    return min(max(n * d * itemsize // share, LEAST_BLOCK), largest)
 
 
 def first_not_finite(rows: Array) -> tuple[int, int, float] | None:
