@@ -179,8 +179,8 @@ def fix_signs(vectors: Array, /) -> Array:
     largest = size >= nearly * xp.max(size, axis=0)
     first = xp.argmax(xp.astype(largest, xp.int8), axis=0)
     is_first = xp.arange(vectors.shape[0], device=device)[:, None] == first[None, :]
-    # One term of each sum is not zero. A column of zeros stays what it is.
-    return vectors * xp.sign(xp.sum(vectors * xp.astype(is_first, vectors.dtype), axis=0))
+    leading = xp.sum(xp.where(is_first, vectors, xp.zeros_like(vectors)), axis=0)
+    return xp.where(leading < 0, -vectors, vectors)
 
 
 def orthonormal_columns(vectors: Array, /) -> Array:

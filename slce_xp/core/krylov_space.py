@@ -206,9 +206,11 @@ class KrylovSpace:
     def _orthonormal_start(self, rows: Array) -> Array:
         xp, _ = self._place
         # By the largest entry first, so that squares are in range.
-        for size in (xp.max(xp.abs(rows), axis=1, keepdims=True), None):
-            norms = xp.linalg.vector_norm(rows, axis=1, keepdims=True) if size is None else size
-            rows = rows / xp.where(norms > 0, norms, xp.ones_like(norms))
+        size = xp.max(xp.abs(rows), axis=1, keepdims=True)
+        one = xp.ones_like(size)
+        rows = rows / xp.where(size > 0, size, one)
+        norms = xp.linalg.vector_norm(rows, axis=1, keepdims=True)
+        rows = rows / xp.where(norms > 0, norms, one)
         basis: Array = None
         for _ in range(4):  # each sweep finds what was too small for the one before
             rest = rows if basis is None else self._split(rows, basis)[1]
