@@ -36,7 +36,7 @@ COPY_BYTES = 2**28
 def fit(
     X: Any,
     y: Any,
-    n_components: int | str | None = None,
+    n_components: int | float | str | None = None,
     *,
     backend: str | ModuleType | None = None,
     device: Any = None,
@@ -73,9 +73,11 @@ def fit(
     y : array, list, Series or Categorical, shape (n,)
         Class labels: integers, strings, booleans, dates. On any device or on the host.
         Continuous targets raise ValueError.
-    n_components : int, "positive" or None
+    n_components : int, float, "positive" or None
         Components to return, from 1 to d. None: number of classes − 1. "positive": only
-        those that lower the loss, which may be none.
+        those that lower the loss, which may be none. A fraction between 0 and 1: as many of
+        those as remove this share of the loss, the sum of `Model.loss_shares`; all of them, with
+        a warning, if they remove less.
     backend : {"numpy", "cupy", "torch", "jax"}, namespace or None
         None computes on X's own device. A name moves X there, once; or block by block, if X is read
         in blocks or is too large for the device.
@@ -136,7 +138,7 @@ def fit(
         If `max_iter` passes did not suffice, or the components left are those of a dense form for
         which there is no memory.
     UserWarning
-        If components were asked for that do not lower the loss; if it is not known how many do
+        If no component lowers the loss, or not all that were asked for do; if it is not known how many do
         (see `Model.n_positive_bounds`); if X is sparse and so far from the origin that centring
         loses digits; if eigenvalues are beyond the range of float64.
 
@@ -196,7 +198,7 @@ def fit(
             max_rows=_plan.most_rows(plan, limits, problem.supervised),
             width=plan.width,
             wide_passes=plan.wide_passes,
-            positive_only=n_components == "positive",
+            positive_only=_parameters.is_reduced(n_components),
             fill=dense is None,
             report=bar.residual,
         )
@@ -219,15 +221,19 @@ def make_model(
     solution: Solution,
     labels: Labels,
     plan: Plan,
-    n_components: int | str | None,
+    n_components: int | float | str | None,
     dtype: Any = None,
 ) -> Model:
     """The model of a solution, in another dtype if need be; says what is of no use in it."""
     xp, _ = operator.place
     vectors = eigen.fix_signs(solution.vectors)
     low, high = solution.n_positive
+    eigenvalues, loss = solution.eigenvalues, operator.total_loss()
+    host = _backend.read(eigenvalues, xp.reshape(loss, (1,)))
     _warn_if_useless(n_components, plan.n_components, low, high)
-    kept = slice(None, low if n_components == "positive" else plan.n_components)
+    kept = slice(None, plan.n_components)
+    if _parameters.is_reduced(n_components):
+        kept = slice(None, _enough(n_components, host[0][:low], float(host[1][0])))
     dtype = dtype or vectors.dtype
     arrays = {
         "components": vectors[:, kept].T,
@@ -236,11 +242,10 @@ def make_model(
     }
     arrays = {name: xp.astype(a, dtype, copy=False) for name, a in arrays.items()}
     exponent = operator.unit_exponent
-    eigenvalues, loss = solution.eigenvalues[kept], operator.total_loss()
-    host = _backend.read(eigenvalues, xp.reshape(loss, (1,)))
+    values = eigenvalues[kept]
     return Model(
         **arrays,
-        eigenvalues=eigen.in_units(eigenvalues, exponent, dtype, "eigenvalues", host[0]),
+        eigenvalues=eigen.in_units(values, exponent, dtype, "eigenvalues", host[0][kept]),
         weights=eigen.in_units(operator.class_weights, operator.weight_exponent, dtype, "weights"),
         classes=labels.classes,
         counts=_backend.from_host(labels.counts, operator.place),
@@ -400,20 +405,39 @@ def _warn_if_unconverged(solution: Solution, request: Request) -> None:
     )
 
 
-def _warn_if_useless(n_components: int | str | None, k: int, low: int, high: int) -> None:
-    if n_components == "positive" and low < high:
+def _enough(n_components: float | str, positive: np.ndarray, total: float) -> int:
+    """How many of the positive eigenvalues to keep: all, or as many as remove a share of the loss."""
+    if isinstance(n_components, str):
+        return len(positive)
+    removed = np.cumsum(positive, dtype=np.float64)
+    count = int(np.searchsorted(removed, n_components * total)) + 1
+    if 0 < len(positive) < count:
         warnings.warn(
-            f"n_components='positive' has {low} components, but up to {high} eigenvalues may be "
-            "positive: the others cannot be distinguished from zero. Use a dense solver or float64",
+            f"n_components={n_components} is more than the share of the loss that components "
+            f"remove, which is {removed[-1] / total:.4f} for all {len(positive)} that lower it; "
+            "these are kept",
             stacklevel=4,
         )
-    elif n_components == "positive" and high == 0:
+    return min(count, len(positive))
+
+
+def _warn_if_useless(n_components: int | float | str | None, k: int, low: int, high: int) -> None:
+    reduced = _parameters.is_reduced(n_components)
+    if reduced and low < high:
         warnings.warn(
-            "no direction lowers the loss, so the model has no components: the classes "
-            "overlap too much. n_components=1 gives the best single direction",
+            f"n_components={n_components!r} has at most {low} components, but up to {high} "
+            "eigenvalues may be positive: the others cannot be distinguished from zero. Use a "
+            "dense solver or float64",
             stacklevel=4,
         )
-    elif n_components not in (None, "positive") and low < k:
+    elif high == 0:
+        found = "the model has no components" if reduced else "the embedding is of little use"
+        warnings.warn(
+            f"no direction lowers the loss, so {found}: the classes overlap too much"
+            + (". n_components=1 gives the best single direction" if reduced else ""),
+            stacklevel=4,
+        )
+    elif n_components is not None and low < k and not reduced:
         known = "lower" if low == high else "are known to lower"
         warnings.warn(
             f"n_components={k} was asked for, but only the first {low} {known} the loss; "

@@ -220,7 +220,7 @@ def _check_alike(a: Statistics, b: Statistics) -> None:
 # ---------------------------------------------------------------- the model of them
 
 
-def solve(statistics: Statistics, n_components: int | str | None, seed: int) -> Model:
+def solve(statistics: Statistics, n_components: int | float | str | None, seed: int) -> Model:
     """The model of all samples that were added up; as if they had been fitted at once."""
     seen = statistics.counts > 0
     classes = statistics.classes[seen]

@@ -245,7 +245,7 @@ def plan(
     n_samples: int,
     n_features: int,
     n_classes: int,
-    n_components: int | str | None = None,
+    n_components: int | float | str | None = None,
     dtype: str = "float64",
     max_memory: int | str | None = None,
     stored: int | None = None,
@@ -262,7 +262,7 @@ def plan(
     ----------
     n_samples, n_features, n_classes : int
         The size of the problem: n, d and K.
-    n_components : int, "positive" or None
+    n_components : int, float, "positive" or None
         As for `fit`.
     dtype : {"float64", "float32"}
     max_memory : int or str, optional

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from slce_xp.cli.commands import COMMANDS
-from slce_xp.cli.options import parse
+from slce_xp.cli.options import corrected, parse
 from slce_xp.cli.table import TableError
 
 # Options of the command by parameter of the library.
@@ -53,10 +53,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # for terminals without an arrow
             stream.reconfigure(errors="backslashreplace")
-    debug = False
+    debug, words = False, list(sys.argv[1:] if argv is None else argv)
     try:
         with warnings.catch_warnings(), _quiet_pipe():
-            arguments = parse(argv)
+            arguments = parse(words)
             debug = arguments.debug
             warnings.simplefilter("ignore")  # of other libraries
             warnings.filterwarnings("always", category=UserWarning, module=r"slce_xp\.")
@@ -69,7 +69,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         if debug:
             traceback.print_exc()
         else:
-            print(f"slce-xp: error: {_describe(error)}", file=sys.stderr)
+            text = _describe(error)
+            if isinstance(error, TableError) and error.changes:
+                text += f". Try: {corrected(words, error.changes)}"
+            print(f"slce-xp: error: {text}", file=sys.stderr)
         return 1
     return 0
 

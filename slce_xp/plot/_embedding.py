@@ -18,9 +18,10 @@ from slce_xp.plot._looks import (
     MOST_VECTORS,
     ROWS_OF_LEGEND,
     Groups,
+    axis_title,
     coded,
+    natural_order,
     strips,
-    title,
 )
 
 if TYPE_CHECKING:
@@ -69,25 +70,19 @@ def embedding(
     >>> model = slce_xp.fit(X, y)
     >>> ax = slce_xp.plot.embedding(model, X[::2], y[::2], X_test=X[1::2], y_test=y[1::2])
     >>> print(ax.get_xlabel())
-    component 1 (eigenvalue 1.25e+03)
+    component 1 (69.1 % of the loss)
     """
     model = as_model(model)
-    ax = points(
+    return points(
         embed(model, X),
         y,
         Z_test=None if X_test is None else embed(model, X_test),
         y_test=y_test,
-        classes=model.classes,
+        classes=natural_order(model.classes),
         components=components,
+        shares=_backend.to_host(model.loss_shares),
         ax=ax,
     )
-    eigenvalues = _backend.to_host(model.eigenvalues)
-    chosen = as_components(components, model.n_components)
-    short = [True] * 3 if len(chosen) == 3 else inches(ax) < 3
-    for letter, i, two_lines in zip("xyz", chosen, short, strict=False):
-        between = "\n" if two_lines else " "
-        ax.set(**{f"{letter}label": f"{title(i)}{between}(eigenvalue {eigenvalues[i]:.3g})"})
-    return ax
 
 
 def points(
@@ -98,6 +93,8 @@ def points(
     y_test: Any = None,
     classes: Any = None,
     components: Sequence[int] | None = None,
+    shares: Any = None,
+    title: str | None = None,
     ax: Axes | None = None,
 ) -> Axes:
     """Plot an embedding of any method.
@@ -113,7 +110,11 @@ def points(
         Test samples, drawn open.
     classes : labels, shape (K,), optional
         All classes in the order of their colours, so that plots of parts of the data agree; those
-        of `y` by default. Other labels share one look.
+        of `y` by default, numbers in names by value. Other labels share one look.
+    shares : k numbers, optional
+        What the axes show of each component: `Model.loss_shares`.
+    title : str, optional
+        The title of the plot.
     components, ax
         As for `embedding`.
 
@@ -150,8 +151,11 @@ def points(
     _scatter(ax, Z, codes, groups, filled=True, crowd=len(Z) + len(Z_test))
     _scatter(ax, Z_test, codes_test, groups, filled=False, crowd=len(Z) + len(Z_test))
 
-    for letter, i in zip("xyz", chosen, strict=False):
-        ax.set(**{f"{letter}label": title(i)})
+    short = [True] * 3 if len(chosen) == 3 else inches(ax) < 3
+    for letter, i, two_lines in zip("xyz", chosen, short, strict=False):
+        ax.set(**{f"{letter}label": axis_title(i, shares, "\n" if two_lines else " ")})
+    if title is not None:
+        ax.set_title(title, parse_math=False)
     both = bool(len(Z) and len(Z_test))
     if len(chosen) == 1:
         _name_rows(ax, groups, used)

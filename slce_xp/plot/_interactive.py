@@ -10,11 +10,18 @@ import numpy as np
 
 from slce_xp._errors import invalid, not_installed
 from slce_xp.plot._given import as_components, as_points
-from slce_xp.plot._looks import SOLID_SYMBOLS, SYMBOLS, Groups, coded, strips, title
+from slce_xp.plot._looks import SOLID_SYMBOLS, SYMBOLS, Groups, axis_title, coded, strips
 
 
 def interactive(
-    Z: Any, y: Any = None, *, ids: Iterable[Any] | None = None, components: Any = None
+    Z: Any,
+    y: Any = None,
+    *,
+    ids: Iterable[Any] | None = None,
+    classes: Any = None,
+    components: Any = None,
+    shares: Any = None,
+    title: str | None = None,
 ) -> Any:
     """Plot an embedding that shows the sample and its class under the pointer (extra ``html``).
 
@@ -27,6 +34,8 @@ def interactive(
     y : labels, shape (n,), optional
     ids : n names, optional
         Names of the samples; row numbers, from 0, by default.
+    classes, shares, title
+        As for `points`.
     components : one, two or three indices, optional
         As for `embedding`.
 
@@ -52,11 +61,11 @@ def interactive(
     if len(names) != len(Z):
         raise invalid("ids", f"ids must name each sample, {len(Z)} in all; got {len(names)}")
     labels = coded(y, len(Z), "y")
-    groups = Groups.of(None, labels)
+    groups = Groups.of(classes, labels)
     codes = groups.codes(labels, len(Z))
     used = np.unique(codes)
     Z = Z[:, chosen]
-    titles = [title(i) for i in chosen]
+    titles = [axis_title(i, shares) for i in chosen]
     if len(chosen) == 1:
         (Z,) = strips(used, (Z, codes))
 
@@ -83,8 +92,8 @@ def interactive(
                 },
             )
         )
-    layout: dict[str, Any] = {f"{letter}axis": {"title": {"text": title}}
-                              for letter, title in zip("xyz", titles, strict=False)}  # fmt: skip
+    layout: dict[str, Any] = {f"{letter}axis": {"title": {"text": text}}
+                              for letter, text in zip("xyz", titles, strict=False)}  # fmt: skip
     if len(chosen) == 1:
         ticks = [html.escape(groups.names[code], quote=False) for code in used]
         layout["yaxis"] = {"tickvals": list(range(len(used))), "ticktext": ticks,
@@ -93,7 +102,8 @@ def interactive(
         template="plotly_white",
         showlegend=y is not None and len(chosen) > 1,
         legend={"itemsizing": "constant"},
-        margin={"t": 40, "b": 60},
+        title=None if title is None else {"text": html.escape(title, quote=False), "x": 0.5},
+        margin={"t": 40 if title is None else 60, "b": 60},
         modebar={"remove": ["sendChartToCloud"]},  # do not upload samples
         **({"scene": layout} if len(chosen) == 3 else layout),
     )
