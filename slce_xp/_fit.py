@@ -138,9 +138,9 @@ def fit(
         If `max_iter` passes did not suffice, or the components left are those of a dense form for
         which there is no memory.
     UserWarning
-        If no component lowers the loss, or not all that were asked for do; if it is not known how many do
-        (see `Model.n_positive_bounds`); if X is sparse and so far from the origin that centring
-        loses digits; if eigenvalues are beyond the range of float64.
+        If no component lowers the loss, or not all that were asked for do; if it is not known how
+        many do (see `Model.n_positive_bounds`); if X is sparse and so far from the origin that
+        centring loses digits; if eigenvalues are beyond the range of float64.
 
     See Also
     --------
@@ -405,8 +405,8 @@ def _warn_if_unconverged(solution: Solution, request: Request) -> None:
     )
 
 
-def _enough(n_components: float | str, positive: np.ndarray, total: float) -> int:
-    """How many of the positive eigenvalues to keep: all, or as many as remove a share of the loss."""
+def _enough(n_components: Any, positive: np.ndarray, total: float) -> int:
+    """How many positive eigenvalues to keep: all, or as many as remove a share of the loss."""
     if isinstance(n_components, str):
         return len(positive)
     removed = np.cumsum(positive, dtype=np.float64)

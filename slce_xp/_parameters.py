@@ -30,10 +30,10 @@ def as_component_count(
 
 
 def is_reduced(n_components: Any) -> bool:
-    """Whether eigenvalues decide how many components are kept: "positive", or a share of the loss."""
+    """Whether eigenvalues decide how many are kept: "positive", or a share of the loss."""
     if isinstance(n_components, str):
         return n_components == "positive"
-    return isinstance(n_components, (float, np.floating)) and 0.0 < n_components < 1.0
+    return isinstance(n_components, (float, np.floating)) and 0.0 < float(n_components) < 1.0
 
 
 def as_count(value: Any, name: str, least: int, most: int | None = None) -> int:

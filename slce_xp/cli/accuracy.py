@@ -33,14 +33,15 @@ def cross_validated(
     *,
     impute: bool = False,
     scale: bool = False,
-    report: Callable[[int, int], None] = lambda done, folds: None,
+    report: Callable[[int, int], None] = lambda fold, folds: None,
     **how: Any,
 ) -> Accuracy | str:
     """Accuracy of nearest neighbours in the embeddings of SLCE and PCA.
 
     There are fewer folds if the smallest class has fewer samples. Missing values are filled with
     the means, and columns divided by the standard deviations, of the training samples of each fold.
-    `report` is called after each fold, with the number of those done and of all. Further parameters are those of `slce_xp.fit`. Returns a reason if there is no accuracy.
+    `report` is called before each fold, with its number and that of all. Further parameters are
+    those of `slce_xp.fit`. Returns a reason if there is no accuracy.
     """
     classes, counts = np.unique(y, return_counts=True)
     smallest, least = str(classes[counts.argmin()]), int(counts.min())
@@ -54,7 +55,8 @@ def cross_validated(
 
     right = np.zeros(2)
     splits = StratifiedKFold(folds, shuffle=True, random_state=0).split(np.zeros(len(y)), y)
-    for done, (train, test) in enumerate(splits, 1):
+    for fold, (train, test) in enumerate(splits, 1):
+        report(fold, folds)
         seen, unseen = X[train], X[test]
         if impute or scale:
             facts = columns.statistics(seen)
@@ -63,7 +65,6 @@ def cross_validated(
         for i, embed in enumerate((_slce, _pca)):
             embedded, others = embed(seen, y[train], unseen, n_components, how)
             right[i] += _neighbours(embedded, y[train], others, y[test])
-        report(done, folds)
     slce, pca = right / len(y)
     return Accuracy(float(slce), float(pca), float(counts.max() / len(y)), folds, why)
 

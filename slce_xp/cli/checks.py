@@ -202,8 +202,8 @@ def _note_dominant(
             (name,) = names_of(np.array([j]), table)
             scale = "" if arguments.scale else ", or --scale if units differ"
             note(
-                f"component {i + 1} is hardly more than {name!r} (weight {weights[j]:.3f}); if it is "
-                f"not a measurement, leave it out{_drop(name, table)}{scale}"
+                f"component {i + 1} is hardly more than {name!r} (weight {weights[j]:.3f}); if it "
+                f"is not a measurement, leave it out{_drop(name, table)}{scale}"
             )
             known.add(j)
 

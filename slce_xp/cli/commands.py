@@ -227,7 +227,6 @@ def _print_accuracy(
     elif importlib.util.find_spec("sklearn") is None:
         found = "it needs scikit-learn: pip install 'slce-xp[cli]'"
     else:
-        _step(f"cross-validating, {arguments.folds} times (--folds 0 leaves it out)")
         labelled = table.rows(table.is_labelled)
         assert labelled.labels is not None
         found = cross_validated(
@@ -237,7 +236,7 @@ def _print_accuracy(
             arguments.folds,
             impute=arguments.impute is not None,
             scale=arguments.scale,
-            report=lambda done, folds: _step(f"fold {done} of {folds} done"),
+            report=_report_fold,
             **how,
         )
     if isinstance(found, str):
@@ -254,10 +253,16 @@ def _print_accuracy(
 # ---------------------------------------------------------------- progress
 
 
-def _step(text: str) -> None:
+def _report_fold(fold: int, folds: int) -> None:
+    """Report the cross-validation, in one line that changes."""
+    text = f"cross-validating, fold {fold} of {folds} (--folds 0 leaves it out)"
+    _step(text, "\n" if fold == folds else "\r")
+
+
+def _step(text: str, end: str = "\n") -> None:
     """Report a step on a terminal, and nothing to a log."""
     if _is_watched():
-        print(f"{text} …", file=sys.stderr)
+        print(f"{text} …", file=sys.stderr, end=end, flush=True)
 
 
 def _is_watched() -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import shlex
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from slce_xp.cli.sheet import Sheet
 from slce_xp.cli.sheets import read_sheet
 from slce_xp.cli.table import Chosen, Table, TableError, as_labels
 
+MOST_FILES = 200  # of a folder that are searched for a column
 MOST_WORDS = 6  # different words for missing values that are taken for such
 
 
@@ -35,9 +37,24 @@ def read_frame(path: Path, chosen: Chosen) -> Table:
         _check_label(sheet, chosen, path)
         others.append(_position(sheet, chosen.label, "--label", path))
         labels = class_labels(whole_numbers(sheet.frame[others[-1]]))
-    found = features(sheet.names, dataclasses.replace(chosen, drop=()), path, others)
+    error = None
+    try:
+        found = features(sheet.names, dataclasses.replace(chosen, drop=()), path, others)
+    except TableError as twice:
+        if "--duplicates" not in twice.changes:
+            raise
+        error = twice  # what else the call needs is found with names that differ
+        found = features(
+            sheet.names, dataclasses.replace(chosen, drop=(), duplicates="suffix"), path, others
+        )
     frame = sheet.frame[found.positions].set_axis(range(len(found.names)), axis=1)
-    _refuse_text(frame, found.names, labels, ids is not None, sheet, chosen, path)
+    text = _text_error(frame, found.names, ids is not None, sheet, chosen, path)
+    if error or text:
+        first = error or text
+        assert first is not None
+        changes = {**(error.changes if error else {}), **(text.changes if text else {})}
+        numeric = frame.drop(columns=numbers.text_columns(frame))
+        raise TableError(str(first), changes | _ahead(numeric, labels, chosen))
     single = all(str(kind).lower() == "float32" for kind in frame.dtypes)
     X = frame.to_numpy(dtype=np.float32 if single else np.float64, na_value=np.nan)
     place = _first_infinite(X)
@@ -98,37 +115,53 @@ def _check_label(sheet: Sheet, chosen: Chosen, path: Path) -> None:
     assert label is not None
     if label in names:
         return
-    first = sheet.row_names if sheet.row_names is not None else frame[0]
-    if not chosen.transpose and (first.astype(str).str.strip() == label).any():
-        raise TableError(
-            f"--label: {label!r} is a row of {path}, and samples must be in rows",
-            {"--transpose": ""},
-        )
     likely = likely_label(sheet)
-    if chosen.header and 2 * sum(map(_is_number, names)) > len(names) and not chosen.transpose:
+    first = sheet.row_names if sheet.row_names is not None else frame[0]
+    # Genes in rows: rows are named by text, and hold nothing else but numbers.
+    samples = names[sheet.row_names is None :]
+    texts = [i for i in numbers.text_columns(frame) if i > 0 or sheet.row_names is not None]
+    is_wide = not (chosen.transpose or texts or numbers.as_numbers(first, None).notna().any())
+    changes: dict[str, Any] = {} if likely is None else {"--label": names[likely]}
+    if is_wide or (not chosen.transpose and (first.astype(str).str.strip() == label).any()):
+        changes = {"--transpose": ""}
+        if first.duplicated().any() and chosen.duplicates == "refuse":
+            changes["--duplicates"] = "suffix"
+    if not chosen.transpose and (first.astype(str).str.strip() == label).any():
+        message = f"--label: {label!r} is a row of {path}, and samples must be in rows"
+        raise TableError(message, changes | _ahead(frame, None, chosen))
+    if chosen.header and 2 * sum(map(_is_number, names)) > len(names):
+        column = len(names) if likely is None else likely + 1
         raise TableError(
             f"{path} must name its columns in the first line, which holds numbers "
             f"({some([name for name in names if _is_number(name)], 3)}); add a line of names, or "
             "name columns by their number",
-            {
-                "--no-header": "",
-                "--label": f"column_{1 + (len(names) - 1 if likely is None else likely)}",
-            },
+            {"--no-header": "", "--label": f"column_{column}"},
         )
-    changes = {} if likely is None else {"--label": names[likely]}
-    # Genes in rows: many rows, named by text, of numbers alone.
-    texts = numbers.text_columns(frame)
-    named = sheet.row_names is not None or texts[:1] == [0]
-    if not changes and not chosen.transpose and named and len(texts) <= 1 and len(frame) > 1:
-        raise TableError(
-            f"--label: {path} has no {label!r}{nearest(label, names)}. If its columns are samples "
-            f"({some(names[1 - (sheet.row_names is not None) :], 3)}), add --transpose, and take "
-            "labels from another file: --labels FILE:COLUMN"
-        )
-    suffix = nearest(label, names)
-    if "did you mean" in suffix:
+    message = f"--label: {path} has no {label!r}{nearest(label, names)}"
+    if is_wide:
+        message += f". Its columns look like samples ({some(samples, 3)}): --transpose"
+    elsewhere = _files_with(label, path)
+    if elsewhere:
+        message += f". {some([str(file) for file in elsewhere])} has it: --labels FILE:COLUMN"
+        changes = {"--label": None, "--labels": f"{elsewhere[0]}:{label}", **changes}
+        changes |= _ahead(frame, None, chosen)
+    elif is_wide:
+        raise TableError(f"{message}, with labels of another file: --labels FILE:COLUMN")
+    elif "did you mean" in message:
         find(label, names, "--label", path)
-    raise TableError(f"--label: {path} has no {label!r}{suffix}", changes)
+    raise TableError(message, changes)
+
+
+def _files_with(label: str, path: Path) -> list[Path]:
+    """Return other text tables in the same folder that have such a column."""
+    found = []
+    for file in sorted(path.parent.iterdir())[:MOST_FILES]:
+        if file.suffix.lower() in (".csv", ".tsv", ".txt") and file != path and file.is_file():
+            with file.open(encoding="utf-8-sig", errors="replace") as lines:
+                first = next((line for line in lines if line.strip() and line[0] not in "#!"), "")
+            if label in (field.strip().strip('"') for field in re.split("[,;\t]", first)):
+                found.append(file)
+    return found
 
 
 def likely_label(sheet: Sheet) -> int | None:
@@ -160,19 +193,13 @@ def _first_infinite(X: np.ndarray) -> tuple[int, int] | None:
     return None
 
 
-def _refuse_text(
-    frame: Any,
-    names: list[str],
-    labels: Any,
-    has_ids: bool,
-    sheet: Sheet,
-    chosen: Chosen,
-    path: Path,
-) -> None:
-    """Raise TableError if a feature holds text, with a call that works."""
+def _text_error(
+    frame: Any, names: list[str], has_ids: bool, sheet: Sheet, chosen: Chosen, path: Path
+) -> TableError | None:
+    """Return the error for features that hold text, with the options that help."""
     text = numbers.text_columns(frame)
     if not text:
-        return
+        return None
     # A column with a few words among its numbers, and one that is text altogether.
     wrong = {i: _no_numbers(frame[i], sheet.decimal) for i in text}
     spoilt = [i for i in text if numbers.are_mostly_numbers(wrong[i], frame[i].notna().sum())]
@@ -180,7 +207,8 @@ def _refuse_text(
     words = list(dict.fromkeys(str(cell) for i in spoilt for cell in wrong[i]))
     changes: dict[str, Any] = {}
     remedies = []
-    if spoilt and len(words) <= MOST_WORDS and not any("," in word for word in words):
+    is_word = not any("," in word or numbers.is_like_number(word) for word in words)
+    if spoilt and len(words) <= MOST_WORDS and is_word:
         changes["--missing"] = ",".join([*chosen.missing, *words])
         changes["--impute"] = "mean"
         remedies.append(
@@ -188,9 +216,13 @@ def _refuse_text(
         )
     elif spoilt:
         both = numbers.is_ambiguous(words)
-        remedies.append("say whether commas are decimal" if both else "correct these cells")
+        remedies.append(
+            "say whether commas group thousands (--decimal .) or are decimal (--decimal ,)"
+            if both
+            else "correct these cells"
+        )
         if both:
-            changes["--decimal"] = ","
+            changes["--decimal"] = "."
     ids = [i for i in whole if frame[i].is_unique and not has_ids and frame[i].notna().all()]
     if ids:
         changes["--id"] = names[ids[0]]
@@ -201,7 +233,6 @@ def _refuse_text(
     if dropped:
         changes["--drop"] = drop_values(dropped)
         remedies.append(f"leave {some(dropped)} out")
-    changes |= _ahead(frame.drop(columns=text), labels, chosen)
     first = text[0]
     cell = wrong[first].iloc[0] if len(wrong[first]) else frame[first].dropna().iloc[0]
     at = int(wrong[first].index[0]) if len(wrong[first]) else 0
@@ -209,7 +240,7 @@ def _refuse_text(
     if first in spoilt:
         where = f"{len(wrong[first])} of {len(frame)} rows, {where}"
     one = len(text) == 1
-    raise TableError(
+    return TableError(
         f"{path}: {sheet.what}{'s' * (not one)} {some([names[i] for i in text])} "
         f"hold{'s' * one} text ({where}), and features must be numbers; {', '.join(remedies)}",
         changes,

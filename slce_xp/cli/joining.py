@@ -47,14 +47,15 @@ def with_labels(table: Table, path: Path, chosen: Chosen) -> Table:
     there = np.array([name in label_of for name in names])
     absent = [name for name in names if name not in label_of]
     extra = len(set(label_of) - set(names))
-    if absent or extra:
+    parts = []
+    if absent:
         gone = "have no label" if chosen.unlabeled == "use" else "are left out"
-        parts = [f"{len(absent)} of {len(names)} samples have no line in {file} ({some(absent, 3)}) "
-                 f"and {gone}"] if absent else []  # fmt: skip
-        parts += [f"{extra} line{'s' * (extra != 1)} of {file} name no sample of {path}"] * bool(
-            extra
-        )
-        note(f"joined by {by}: {'; '.join(parts)}")
+        parts.append(f"{len(absent)} of {len(names)} samples are not in {file} and {gone}: ")
+        parts[0] += some(absent, 3)
+    if extra:
+        parts.append(f"{extra} of {len(label_of)} lines of {file} name no sample of {path}")
+    if parts:
+        note(f"labels joined by {by}; {'; '.join(parts)}")
     labels = np.empty(len(names), dtype=object)
     labels[:] = [label_of.get(name) for name in names]
     table = dataclasses.replace(table, labels=labels)

@@ -57,10 +57,9 @@ def features(
     if chosen.only:
         kept = matching(chosen.only, [names[i] for i in free], "--features", path)
         free = [free[i] for i in sorted(kept)]
+    distinct = [names[i] for i in free]
     if chosen.duplicates == "suffix":
-        distinct = _with_suffixes([names[i] for i in free])
-    else:
-        distinct = [names[i] for i in free]
+        distinct = _with_suffixes(distinct)
     if chosen.features is None:
         check_distinct(distinct, path)
         return Features(free, distinct)
@@ -71,6 +70,7 @@ def _features_of_model(
     free: dict[int, str], names: Sequence[str], taken: set[int], chosen: Chosen, path: Path
 ) -> Features:
     """Return the columns that have the names of the model's features, in its order."""
+    assert chosen.features is not None
     wanted = [str(name) for name in chosen.features]
     position = {name: i for i, name in free.items()}
     absent = [name for name in wanted if name not in position]
@@ -126,8 +126,8 @@ def check_distinct(names: Sequence[str], path: Path, what: str = "columns") -> N
     if twice:
         raise TableError(
             f"{path} must have different names for its {what}; {some(twice)} "
-            f"appear{'s' * (len(twice) == 1)} more than once. Rename them, leave them out (--drop), "
-            "or number them",
+            f"appear{'s' * (len(twice) == 1)} more than once. Rename or drop them, or append "
+            "numbers",
             {"--duplicates": "suffix"},
         )
 

@@ -104,9 +104,10 @@ def is_ambiguous(cells: Iterable[str]) -> bool:
 
 def are_mostly_numbers(wrong: Any, count: int) -> bool:
     """Whether a column of `count` cells, of which some are not plain numbers, means numbers."""
-    words = sum(not _is_grouped(str(cell)) for cell in wrong)
+    words = sum(not is_like_number(str(cell)) for cell in wrong)
     return 2 * words < count
 
 
-def _is_grouped(cell: str) -> bool:
-    return any(pattern.fullmatch(cell) for pattern in (_COMMA, *_GROUPED.values()))
+def is_like_number(cell: str) -> bool:
+    """Whether a word is a number in some place of the world."""
+    return any(pattern.fullmatch(cell) for pattern in (_PLAIN, _COMMA, *_GROUPED.values()))

@@ -51,8 +51,8 @@ def corrected(words: Sequence[str], changes: Changes) -> str:
     for option, value in changes.items():
         if option in call and option != "--drop":
             at = call.index(option)
-            del call[at : at + (2 if value else 1)]
-        for one in [value] if isinstance(value, str) else value:
+            del call[at : at + (1 if value == "" else 2)]
+        for one in [value] if isinstance(value, str) else value or ():
             call += [option, one] if one else [option]
     return f"slce-xp {shlex.join(call)}"
 

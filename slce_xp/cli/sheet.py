@@ -16,6 +16,7 @@ class Count(NamedTuple):
     first: int
 
     def __call__(self, row: int) -> str:
+        """Return the place of a row."""
         return f"{self.word} {row + self.first}"
 
 

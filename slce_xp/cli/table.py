@@ -18,7 +18,7 @@ import numpy as np
 from slce_xp import _backend
 from slce_xp._data.labels import array_of
 
-Changes = Mapping[str, str | list[str]]
+Changes = Mapping[str, str | list[str] | None]
 
 
 class TableError(ValueError):
@@ -30,7 +30,7 @@ class TableError(ValueError):
         What is wrong, and the remedy.
     changes : dict, optional
         Options that the call should have: their values, "" for a flag, several for one that is
-        repeated. The command appends the corrected call to the message.
+        repeated, None for one to leave out. The command appends the corrected call to the message.
     """
 
     def __init__(self, message: str, changes: Changes | None = None) -> None:
