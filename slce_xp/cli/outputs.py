@@ -129,6 +129,7 @@ def write_plot(
 ) -> None:
     """Plot the embedding, as an image or as an interactive page."""
     from slce_xp import plot
+    from slce_xp.plot._axes import make_room_for_legend, new_axes
     from slce_xp.plot._looks import natural_order
 
     n, k = Z.shape
@@ -150,8 +151,9 @@ def write_plot(
     from matplotlib.figure import Figure
 
     figure = Figure(layout="constrained")  # not pyplot's, which may need a screen
-    ax = figure.add_subplot(projection="3d" if len(components or ()) == 3 else None)
+    ax = new_axes(len(components or ()), figure)
     plot.points(Z, table.labels, ax=ax, **style)
+    make_room_for_legend(ax)
     kind = kind_of(path)[1:]
     undated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind)
     with _opened(path) as file, matplotlib.rc_context({"svg.hashsalt": "slce-xp"}):

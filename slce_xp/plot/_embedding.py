@@ -9,7 +9,7 @@ import numpy as np
 
 from slce_xp import _backend
 from slce_xp._errors import invalid
-from slce_xp.plot._axes import check_projection, inches, new_axes
+from slce_xp.plot._axes import check_projection, inches, make_room_for_legend, new_axes
 from slce_xp.plot._given import as_components, as_model, as_points, embed
 from slce_xp.plot._looks import (
     DARK_GREY,
@@ -163,7 +163,9 @@ def points(
         used = used[used >= groups.n_classes]
     if len(chosen) == 1 or (y is None and y_test is None):
         used = used[:0]
-    _add_legend(ax, groups, used, both, np.concatenate([Z, Z_test]), own)
+    _add_legend(ax, groups, used, both, np.concatenate([Z, Z_test]))
+    if own:
+        make_room_for_legend(ax)
     return ax
 
 
@@ -258,9 +260,7 @@ def _apart(centres: np.ndarray, sizes: np.ndarray) -> np.ndarray | None:
     return None
 
 
-def _add_legend(
-    ax: Any, groups: Groups, used: np.ndarray, both: bool, Z: np.ndarray, own: bool
-) -> None:
+def _add_legend(ax: Any, groups: Groups, used: np.ndarray, both: bool, Z: np.ndarray) -> None:
     """Add a legend of classes that are not named elsewhere, and of filled and open markers."""
     from matplotlib.lines import Line2D
 
@@ -276,37 +276,25 @@ def _add_legend(
         entries += [("train", handle(DARK_GREY, "o")), ("test", handle(DARK_GREY, "o", False))]
     if not entries:
         return
-    named = len(used) == 0 or used[0] >= groups.n_classes
-    corner = _empty_corner(ax, Z) if named and Z.shape[1] == 2 else None
-    if corner:
-        where = {"loc": corner, "framealpha": 0.8}
-    else:
-        columns = -(-len(entries) // ROWS_OF_LEGEND)
-        where = {"loc": "upper left", "bbox_to_anchor": (1.1 if Z.shape[1] == 3 else 1.0, 1.0),
-                 "frameon": False, "ncols": columns}  # fmt: skip
-    legend = ax.legend(
-        [handle for _, handle in entries], ["" for _ in entries], fontsize="small",
-        handletextpad=0.3, columnspacing=1.0, **where,
-    )  # fmt: skip
-    # Set afterwards, because a name may start with "_" or contain "$".
-    for text, (name, _) in zip(legend.get_texts(), entries, strict=True):
-        text.set(text=name, parse_math=False)
-    if own and "bbox_to_anchor" in where:  # widen the figure instead of shrinking the axes
-        figure = ax.figure
-        width, height = figure.get_size_inches()
-        extra = legend.get_window_extent().width / figure.dpi
-        figure.set_size_inches(width + extra, height)
 
+    def draw(**where: Any) -> Any:
+        legend = ax.legend(
+            [handle for _, handle in entries], ["" for _ in entries], fontsize="small",
+            handletextpad=0.3, columnspacing=1.0, **where,
+        )  # fmt: skip
+        # Set afterwards, because a name may start with "_" or contain "$".
+        for text, (name, _) in zip(legend.get_texts(), entries, strict=True):
+            text.set(text=name, parse_math=False)
+        return legend
 
-def _empty_corner(ax: Any, Z: np.ndarray) -> str | None:
-    """Return a corner with room for a legend; None if there are samples in all of them."""
-    x, y = ax.transAxes.inverted().transform(ax.transData.transform(Z)).T
-    crowds = {
-        f"{'upper' if up else 'lower'} {'right' if right else 'left'}": int(
-            np.sum((x > 0.75 if right else x < 0.25) & (y > 0.8 if up else y < 0.2))
-        )
-        for up in (True, False)
-        for right in (True, False)
-    }
-    corner = min(crowds, key=lambda corner: crowds[corner])
-    return corner if crowds[corner] <= 0.005 * len(Z) else None
+    # In a corner if classes are named elsewhere and no sample is there, otherwise next to the axes.
+    if (len(used) == 0 or used[0] >= groups.n_classes) and Z.shape[1] == 2:
+        places = ax.transData.transform(Z)
+        for corner in ("upper right", "upper left", "lower right", "lower left"):
+            legend = draw(loc=corner, framealpha=0.8)
+            extent = legend.get_window_extent()
+            if not ((places >= extent.min) & (places <= extent.max)).all(axis=1).any():
+                return
+    left = 1.1 if Z.shape[1] == 3 else 1.0
+    columns = -(-len(entries) // ROWS_OF_LEGEND)
+    draw(loc="upper left", bbox_to_anchor=(left, 1.0), frameon=False, ncols=columns)

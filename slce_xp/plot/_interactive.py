@@ -12,6 +12,9 @@ from slce_xp._errors import invalid, not_installed
 from slce_xp.plot._given import as_components, as_points
 from slce_xp.plot._looks import SOLID_SYMBOLS, SYMBOLS, Groups, axis_title, coded, strips
 
+# From where a 3-D plot is seen: far enough for the titles of its axes.
+CAMERA = {"eye": {"x": 1.0, "y": -1.9, "z": 0.8}, "center": {"x": 0, "y": 0, "z": -0.15}}
+
 
 def interactive(
     Z: Any,
@@ -65,14 +68,15 @@ def interactive(
     codes = groups.codes(labels, len(Z))
     used = np.unique(codes)
     Z = Z[:, chosen]
-    titles = [axis_title(i, shares) for i in chosen]
+    in_space = len(chosen) == 3
+    titles = [axis_title(i, shares, "<br>" if in_space else " ") for i in chosen]
     if len(chosen) == 1:
         (Z,) = strips(used, (Z, codes))
 
     escaped = np.array([html.escape(name, quote=False) for name in names], dtype=object)
-    kind = go.Scatter3d if len(chosen) == 3 else go.Scattergl  # WebGL, for many points
-    size = float(np.clip(250 / np.sqrt(max(len(Z), 1)), 3, 8)) / (2 if len(chosen) == 3 else 1)
-    symbols = SOLID_SYMBOLS if len(chosen) == 3 else SYMBOLS
+    kind = go.Scatter3d if in_space else go.Scattergl  # WebGL, for many points
+    size = float(np.clip(250 / np.sqrt(max(len(Z), 1)), 3, 8)) / (2 if in_space else 1)
+    symbols = SOLID_SYMBOLS if in_space else SYMBOLS
     figure = go.Figure()
     for code in used:
         mine = codes == code
@@ -101,10 +105,10 @@ def interactive(
     figure.update_layout(
         template="plotly_white",
         showlegend=y is not None and len(chosen) > 1,
-        legend={"itemsizing": "constant"},
+        legend={"itemsizing": "constant", "font": {"size": 12 if len(used) <= 25 else 10}},
         title=None if title is None else {"text": html.escape(title, quote=False), "x": 0.5},
-        margin={"t": 40 if title is None else 60, "b": 60},
+        margin={"t": 40 if title is None else 60, "b": 0 if in_space else 60},
         modebar={"remove": ["sendChartToCloud"]},  # do not upload samples
-        **({"scene": layout} if len(chosen) == 3 else layout),
+        **({"scene": {**layout, "camera": CAMERA}} if in_space else layout),
     )
     return figure
