@@ -22,6 +22,8 @@ from slce_xp._errors import invalid
 from slce_xp._model import Model
 from slce_xp._partial import Statistics, add_up, merge, solve
 
+# The method's paper, as long as the documentation of the package has no address of its own.
+DOCUMENTATION = "https://arxiv.org/abs/2306.04622"
 # Other SciPy formats are converted to the first of these.
 _SPARSE = ("csr", "csc", "coo")
 # Fitted attributes, and the attributes of the model that they come from.
@@ -133,6 +135,10 @@ class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  #
     >>> slce.get_feature_names_out()
     array(['slce0'], dtype=object)
     """
+
+    # The link of the HTML representation.
+    _doc_link_module = "slce_xp"
+    _doc_link_template = DOCUMENTATION
 
     def __init__(
         self,

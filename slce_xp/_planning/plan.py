@@ -191,7 +191,9 @@ class Plan:
         size = format_bytes(self.n_samples * self.n_features * ITEMSIZES[self.dtype])
         added = self.bytes + (self.block_bytes if self.where == BLOCKS else 0)
         data = {
-            MEMORY: f"{size} in memory",
+            MEMORY: size
+            if self.advice and not self.advice.startswith(MEMORY)
+            else f"{size} in memory",
             BLOCKS: f"{size}, read in blocks of {self.read_rows} rows",
             CLUSTER: f"{size} in chunks on a cluster",
         }[self.where]

@@ -14,6 +14,7 @@ import numpy as np
 
 import slce_xp
 from slce_xp import _parameters
+from slce_xp._errors import pip_install
 from slce_xp.cli import checks, columns, outputs
 from slce_xp.cli.names import some
 from slce_xp.cli.outputs import Outputs
@@ -225,7 +226,7 @@ def _print_accuracy(
     if not table.in_memory:
         found = "the table is read in blocks"
     elif importlib.util.find_spec("sklearn") is None:
-        found = "it needs scikit-learn: pip install 'slce-xp[cli]'"
+        found = f"it needs scikit-learn: {pip_install('scikit-learn')}"
     else:
         labelled = table.rows(table.is_labelled)
         assert labelled.labels is not None

@@ -17,6 +17,7 @@ import numpy as np
 
 from slce_xp import _backend
 from slce_xp._data.labels import array_of
+from slce_xp._errors import pip_install
 
 Changes = Mapping[str, str | list[str] | None]
 
@@ -188,10 +189,10 @@ def library(name: str, who: str) -> Any:
     try:
         return importlib.import_module(name)
     except ImportError as error:
-        extra = "anndata" if name in ("anndata", "h5py") else "cli"
+        package = name.partition(".")[0]
         raise TableError(
-            f"{who} {name.partition('.')[0]}, which cannot be imported here ({error}); install it "
-            f"with: pip install 'slce-xp[{extra}]'"
+            f"{who} {package}, which cannot be imported here ({error}); install it with: "
+            f"{pip_install(package)}"
         ) from error
 
 

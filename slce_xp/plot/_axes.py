@@ -17,7 +17,7 @@ def _pyplot() -> ModuleType:
     try:
         from matplotlib import pyplot
     except ImportError as error:
-        raise not_installed("slce_xp.plot", "Matplotlib", error, "'slce-xp[plot]'") from error
+        raise not_installed("slce_xp.plot", "Matplotlib", error, "matplotlib") from error
     return pyplot
 
 

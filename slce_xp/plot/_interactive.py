@@ -57,7 +57,7 @@ def interactive(
         import plotly.graph_objects as go
     except ImportError as error:
         user = "slce_xp.plot.interactive"
-        raise not_installed(user, "plotly", error, "'slce-xp[html]'") from error
+        raise not_installed(user, "plotly", error, "plotly") from error
     Z = as_points(Z, "Z")
     chosen = as_components(components, Z.shape[1])
     names = [str(i) for i in (range(len(Z)) if ids is None else ids)]
