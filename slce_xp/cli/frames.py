@@ -129,11 +129,11 @@ def _check_label(sheet: Sheet, chosen: Chosen, path: Path) -> None:
     if not chosen.transpose and (first.astype(str).str.strip() == label).any():
         message = f"--label: {label!r} is a row of {path}, and samples must be in rows"
         raise TableError(message, changes | _ahead(frame, None, chosen))
-    if chosen.header and 2 * sum(map(_is_number, names)) > len(names):
+    if chosen.header and 2 * sum(map(numbers.is_number, names)) > len(names):
         column = len(names) if likely is None else likely + 1
         raise TableError(
             f"{path} must name its columns in the first line, which holds numbers "
-            f"({some([name for name in names if _is_number(name)], 3)}); add a line of names, or "
+            f"({some([name for name in names if numbers.is_number(name)], 3)}); add a line of names, or "
             "name columns by their number",
             {"--no-header": "", "--label": f"column_{column}"},
         )
@@ -171,14 +171,6 @@ def likely_label(sheet: Sheet) -> int | None:
         if 2 <= sheet.frame[i].nunique() <= len(sheet.frame) // 2
     ]  # fmt: skip
     return int(found[0]) if len(found) == 1 else None
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 # ---------------------------------------------------------------- features

@@ -25,6 +25,15 @@ _PLAIN = re.compile(rf"{_SIGN}(?:\d+\.?\d*|\.\d+){_EXPONENT}")
 _COMMA = re.compile(rf"{_SIGN}(?:\d+,\d*|,\d+){_EXPONENT}")
 
 
+def is_number(text: str) -> bool:
+    """Whether a word is a plain number."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
 def decimal_of(cells: Iterable[str], separator: str) -> str | None:
     """Return the decimal separator of numbers among words; None if there is none to be known.
 

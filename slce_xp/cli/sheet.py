@@ -10,13 +10,16 @@ from slce_xp.cli.table import Chosen, TableError, note
 
 
 class Count(NamedTuple):
-    """How rows of a file are numbered in messages."""
+    """How rows of a file are numbered in messages: from a first number, with gaps."""
 
     word: str
     first: int
+    gaps: tuple[int, ...] = ()
 
     def __call__(self, row: int) -> str:
         """Return the place of a row."""
+        for gap in self.gaps:
+            row += gap <= row
         return f"{self.word} {row + self.first}"
 
 

@@ -12,6 +12,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from slce_xp.cli import numbers
 from slce_xp.cli.sheet import Count, Sheet, as_sheet, kept_as_text, numbered
 from slce_xp.cli.table import Chosen, TableError, damaged, is_packed, kind_of, library, note
@@ -47,8 +49,8 @@ def read_text(path: Path, chosen: Chosen, skipped: int = 0) -> Sheet:
             f"{path} is not a table: {detail[:1].lower()}{detail[1:]}. Give every line as many "
             "fields as the first, and quote text that contains separators or quotes"
         ) from error
-    frame = _without_comments(frame, path, head.comments)
-    count = Count("line", 1 + skipped + head.comments + head.has_header)
+    frame, gaps = _without_comments(frame, path, head.comments)
+    count = Count("line", 1 + skipped + head.comments + head.has_header, gaps)
     if head.n_fields > len(head.header) and not (
         frame[0].is_unique and frame.iloc[:, -1].notna().any()
     ):
@@ -96,8 +98,8 @@ def _first_lines(lines: Iterable[str], path: Path, chosen: Chosen) -> _Head:
         return _Head(len(comments), False, separator, numbered(len(header)), len(header))
     # The names of the columns may be a comment.
     marked = next(fields([comments[-1].lstrip(MARKS)])) if comments else []
-    if len(marked) == len(header) > 1 and sum(map(_is_number, header)) > sum(
-        map(_is_number, marked)
+    if len(marked) == len(header) > 1 and sum(map(numbers.is_number, header)) > sum(
+        map(numbers.is_number, marked)
     ):
         return _Head(len(comments), False, separator, marked, len(header))
     n_fields = next((len(row) for row in rows if len(row) > 1 or any(row)), 0)
@@ -142,27 +144,21 @@ def _parse(
     return frame, decimal
 
 
-def _without_comments(frame: Any, path: Path, before: int) -> Any:
-    """Return the frame without comment lines: those that begin with a mark and have one field."""
-    count = before
-    first = frame[0]
-    if first.dtype == object or str(first.dtype) in ("str", "string"):
-        marked = first.map(lambda cell: isinstance(cell, str) and cell[:1] in (*MARKS,))
-        inside = marked.astype(bool) & frame.iloc[:, 1:].isna().all(axis=1)
-        if inside.any() and frame.shape[1] > 1:
-            count += int(inside.sum())
-            frame = frame[~inside].reset_index(drop=True)
+def _without_comments(frame: Any, path: Path, before: int) -> tuple[Any, tuple[int, ...]]:
+    """Return the frame without comment lines, and where they were.
+
+    They begin with a mark and have a single field.
+    """
+    marked = np.array([isinstance(cell, str) and cell[:1] in (*MARKS,) for cell in frame[0]])
+    gaps: tuple[int, ...] = ()
+    if marked.any() and frame.shape[1] > 1:
+        inside = marked & frame.iloc[:, 1:].isna().all(axis=1).to_numpy()
+        gaps = tuple(int(row) for row in np.flatnonzero(inside))
+        frame = frame[~inside].reset_index(drop=True)
+    count = before + len(gaps)
     if count:
         note(f"left out {count} comment line{'s' * (count != 1)} of {path}")
-    return frame
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
+    return frame, gaps
 
 
 def _no_utf8(path: Path, error: UnicodeDecodeError) -> TableError:
