@@ -120,7 +120,7 @@ class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  #
       transpose of `components_`.
     - There is no `whiten`: components are orthonormal directions, in which distances are those of
       X; add a StandardScaler behind it.
-    - There is no `get_covariance`, `score` or `sample`: SLCE is not a model of densities.
+    - There is no `get_covariance`: SLCE is not a model of densities.
     - There are no `priors`: `class_weight` weights the classes.
     - There is no `predict`: add a classifier behind it, such as NearestCentroid.
 

@@ -22,7 +22,7 @@ PAGES = [README, *sorted((ROOT / "docs").glob("*.md"))]
 # The libraries that a page imports: a page that is not here has no snippet to run.
 NEEDED = {
     "README": {"sklearn", "torch"},
-    "command": {"matplotlib", "pandas", "sklearn"},
+    "command": {"matplotlib", "pandas", "plotly", "sklearn"},
     "fitting": set(),
     "gpu": {"torch"},
     "index": {"sklearn"},

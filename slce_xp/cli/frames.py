@@ -131,10 +131,10 @@ def _check_label(sheet: Sheet, chosen: Chosen, path: Path) -> None:
         raise TableError(message, changes | _ahead(frame, None, chosen))
     if chosen.header and 2 * sum(map(numbers.is_number, names)) > len(names):
         column = len(names) if likely is None else likely + 1
+        shown = some([name for name in names if numbers.is_number(name)], 3)
         raise TableError(
-            f"{path} must name its columns in the first line, which holds numbers "
-            f"({some([name for name in names if numbers.is_number(name)], 3)}); add a line of names, or "
-            "name columns by their number",
+            f"{path} must name its columns in the first line, which holds numbers ({shown}); add a "
+            "line of names, or name columns by their number",
             {"--no-header": "", "--label": f"column_{column}"},
         )
     message = f"--label: {path} has no {label!r}{nearest(label, names)}"
