@@ -216,15 +216,15 @@ def test_the_loss_of_components_that_raise_it_is_not_printed_as_removed():
 
 
 def test_shares_of_the_loss_are_those_of_each_component_alone(xp, dtype):
-    model = slce_xp.fit(xp.held(X), CODES).to(xp.name, xp.device)
+    model = slce_xp.fit(xp.array(X, dtype), CODES)
     shares = xp.numpy(model.loss_shares)
-    held = np.asarray(xp.numpy(xp.held(X)), dtype=float)
+    held = xp.held(X).astype(float)
     means = np.stack([held[j == CODES].mean(axis=0) for j in range(3)])[CODES]
     centred, targets = held - held.mean(axis=0), means - held.mean(axis=0)
     for share, a in zip(shares, xp.numpy(model.components), strict=True):
         loss = np.linalg.norm(targets - np.outer(centred @ a, a)) ** 2
         expected = 1 - loss / np.linalg.norm(targets) ** 2
-        assert share == pytest.approx(expected, abs=xp.tolerance(1e-12, 1e-4))
+        assert share == pytest.approx(expected, abs=1e-5 if dtype == "float32" else 1e-12)
     assert shares.sum() == pytest.approx(1 - model.loss / model.total_loss)
 
 
@@ -250,7 +250,7 @@ def test_a_share_keeps_as_many_components_as_remove_it(solver):
 
 def test_a_model_of_equal_centroids_has_no_shares():
     with pytest.warns(UserWarning, match="no direction lowers the loss"):
-        model = slce_xp.fit([[0.0], [1.0], [0.0], [1.0]], [0, 0, 1, 1])
+        model = slce_xp.fit([[-1.0], [1.0], [-1.0], [1.0]], [0, 0, 1, 1])
     assert model.total_loss == 0
     assert model.loss_shares.tolist() == [0.0]
 

@@ -37,13 +37,10 @@ def labelled(table: Table, arguments: argparse.Namespace) -> tuple[Table, str | 
         remedies = "use them for the fit without a label: --unlabeled use"
         if table.in_memory:
             remedies = f"leave them out: --unlabeled drop, or {remedies}"
-        changes = {"--unlabeled": "drop" if table.in_memory else "use"}
-        if table.in_memory and not arguments.impute and columns.statistics(table.X).missing.any():
-            changes["--impute"] = "mean"
         raise TableError(
             f"{arguments.table}: {count} of {len(there)} rows have no label in {name!r} (it is "
             f"empty, or NA, None, null and the like); {remedies}",
-            changes,
+            {"--unlabeled": "drop" if table.in_memory else "use"},
         )
     return table.rows(there), None
 
@@ -74,22 +71,16 @@ def facts_of(table: Table, arguments: argparse.Namespace) -> columns.Statistics 
     if not (table.in_memory or arguments.impute or arguments.scale):
         return None  # it would take another pass, and the fit checks this as well
     facts = columns.statistics(table.X)
-    empty = facts.missing == table.X.shape[0]
     for wrong, what in (
-        (empty, "no value at all"),
+        (facts.missing == table.X.shape[0], "no value at all"),
         (~np.isfinite(facts.std), "values that are infinite or too large to be squared"),
     ):
         if wrong.any():
             names = names_of(np.flatnonzero(wrong), table)
-            changes: dict[str, str | list[str]] = {}
-            if table.names is not None:
-                changes["--drop"] = drop_values(names)
-            if (facts.missing[~empty] > 0).any() and not arguments.impute:
-                changes["--impute"] = "mean"
             raise TableError(
                 f"{arguments.table}: {some(names)} ha{'s' if len(names) == 1 else 've'} {what}; "
                 "correct or leave out such columns",
-                changes,
+                {} if table.names is None else {"--drop": drop_values(names)},
             )
     if not arguments.impute:
         refuse_missing(facts, table, arguments)

@@ -6,6 +6,7 @@ import argparse
 import dataclasses
 import importlib.util
 import sys
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,12 +18,15 @@ from slce_xp import _parameters
 from slce_xp._errors import pip_install
 from slce_xp.cli import checks, columns, outputs
 from slce_xp.cli.names import some
+from slce_xp.cli.options import corrected, parse
 from slce_xp.cli.outputs import Outputs
 from slce_xp.cli.reading import read
-from slce_xp.cli.table import Chosen, Table, TableError, as_labels
+from slce_xp.cli.table import Changes, Chosen, Table, TableError, as_labels
 
 MOST_SHOWN = 12  # classes, and components, that are printed
 LONG_FIT = 10**8  # entries of X from which on a progress bar is shown
+LARGE_TABLE = 10**8  # bytes from which on a table is not read again to find all that is wrong
+MOST_TRIES = 6
 
 
 def _fit(arguments: argparse.Namespace) -> None:
@@ -36,9 +40,8 @@ def _fit(arguments: argparse.Namespace) -> None:
         files.check(option, kinds)
     if arguments.backend or arguments.device:
         _parameters.named_place(arguments.backend or "numpy", arguments.device)  # before any work
-    table = _read(arguments)
-    table, unlabeled = checks.labelled(table, arguments)
-    facts = checks.facts_of(table, arguments)
+    _step(f"reading {arguments.table}")
+    table, unlabeled, facts = _read_to_fit(arguments)
     fill = facts.mean if facts is not None and facts.missing.any() else None
     scale = columns.spread(facts.std) if facts is not None and arguments.scale else None
     n, d = table.X.shape
@@ -77,6 +80,7 @@ def _transform(arguments: argparse.Namespace) -> None:
     files.check("plot", outputs.PLOTS)
     model = _load(arguments.model)
     _check_drawable(model, arguments)
+    _step(f"reading {arguments.table}")
     table = _read(arguments, model.feature_names)
     if table.X.shape[1] != model.n_features:
         raise TableError(
@@ -137,8 +141,40 @@ def _info(arguments: argparse.Namespace) -> None:
 # ---------------------------------------------------------------- the table
 
 
+def _read_to_fit(
+    arguments: argparse.Namespace,
+) -> tuple[Table, str | None, columns.Statistics | None]:
+    """Read a table that can be fitted: return it, the mark of unlabelled samples, statistics."""
+    table, unlabeled = checks.labelled(_read(arguments), arguments)
+    return table, unlabeled, checks.facts_of(table, arguments)
+
+
+def all_changes(words: list[str], changes: Changes) -> Changes:
+    """Return the changes that a call needs, those that an error proposes among them.
+
+    Tables are read with the changes until there is no other error; none are returned if there is
+    one without a remedy. A large table is not read again.
+    """
+    found = dict(changes)
+    for _ in range(MOST_TRIES):
+        arguments = parse(corrected(words, found))
+        too_large = arguments.table.is_file() and arguments.table.stat().st_size > LARGE_TABLE
+        if arguments.command != "fit" or too_large:
+            break
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                _read_to_fit(arguments)
+            break
+        except TableError as error:
+            if not error.changes:
+                return {}
+            dropped = [*(found.get("--drop") or ()), *(error.changes.get("--drop") or ())]
+            found |= error.changes | ({"--drop": dropped} if dropped else {})
+    return found
+
+
 def _read(arguments: argparse.Namespace, features: np.ndarray | None = None) -> Table:
-    _step(f"reading {arguments.table}")
     chosen = Chosen(
         label=arguments.label,
         ids=arguments.id,
@@ -153,7 +189,6 @@ def _read(arguments: argparse.Namespace, features: np.ndarray | None = None) -> 
         missing=tuple(word.strip() for entry in arguments.missing for word in entry.split(",")),
         decimal=arguments.decimal,
         duplicates=arguments.duplicates,
-        impute=arguments.impute is not None,
         unlabeled=getattr(arguments, "unlabeled", "use"),
     )
     return read(arguments.table, chosen)

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from slce_xp.cli.frames import class_labels, likely_label, whole_numbers
+from slce_xp.cli.advice import likely_label
+from slce_xp.cli.frames import class_labels, whole_numbers
 from slce_xp.cli.names import find, some
 from slce_xp.cli.sheet import Sheet
 from slce_xp.cli.sheets import KINDS, read_sheet

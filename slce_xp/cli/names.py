@@ -149,27 +149,28 @@ def _with_suffixes(names: Sequence[str]) -> list[str]:
 # ---------------------------------------------------------------- looking a name up
 
 
+def nearest_name(name: str, names: Sequence[str]) -> str:
+    """Return the name that is most like another one; "" if none is."""
+    lower = {str(other).lower(): str(other) for other in names}
+    close = difflib.get_close_matches(name.lower(), lower, n=1)
+    return lower[close[0]] if close else ""
+
+
 def find(name: str, names: Sequence[str], option: str, path: Path) -> str:
     """Return a name if it exists; otherwise raise TableError with the nearest one."""
     if name in names:
         return name
-    close = _close(name, names)
+    close = nearest_name(name, names)
     changes = {option: close} if close and option in ("--label", "--id") else {}
     raise TableError(f"{option}: {path} has no {name!r}{nearest(name, names)}", changes)
 
 
 def nearest(name: str, names: Sequence[str]) -> str:
     """Return a suggestion for the end of a message."""
-    close = _close(name, names)
+    close = nearest_name(name, names)
     if close:
         return f"; did you mean {close!r}?"
     return f"; it has {some(names, 8)}" if len(names) else "; it has nothing of the kind"
-
-
-def _close(name: str, names: Sequence[str]) -> str:
-    lower = {str(other).lower(): str(other) for other in names}
-    close = difflib.get_close_matches(name.lower(), lower, n=1)
-    return lower[close[0]] if close else ""
 
 
 def some(names: Sequence[Any], most: int = 5) -> str:

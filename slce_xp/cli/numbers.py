@@ -76,15 +76,16 @@ def as_numbers(column: Any, decimal: str | None) -> Any:
     Without a decimal separator, numbers with thousands separators are text.
     """
     pandas = library("pandas", "the table needs")
-    is_text = column.map(lambda cell: isinstance(cell, str)).astype(bool)
+    if pandas.api.types.is_numeric_dtype(column):
+        return column.astype(float)
+    plain = column
     if decimal == ",":  # 1.234 is not a plain number then
-        values = pandas.to_numeric(column.mask(is_text, np.nan), errors="coerce")
-    else:
-        values = pandas.to_numeric(column, errors="coerce")
-    values = values.astype(float)
-    left = column[is_text & values.isna()].astype(str)
+        plain = column.mask(column.map(lambda cell: isinstance(cell, str)).astype(bool), np.nan)
+    values = pandas.to_numeric(plain, errors="coerce").astype(float)
+    left = column[values.isna() & column.notna()]
     if not len(left) or decimal is None:
         return values
+    left = left.astype(str)
     grouped = left.str.fullmatch(_GROUPED[decimal].pattern)
     plain = left.where(~grouped, left.str.replace(f"[{_OTHER[decimal]}' ]", "", regex=True))
     if decimal == ",":
@@ -101,9 +102,13 @@ def text_columns(frame: Any) -> list[Any]:
 
 
 def words(frame: Any, columns: Iterable[Any]) -> list[str]:
-    """Return the different cells of some columns that are text."""
-    cells = (cell for name in columns for cell in frame[name].unique())
-    return list(dict.fromkeys(cell for cell in cells if isinstance(cell, str)))
+    """Return the different cells of some columns that are text, and not plain numbers."""
+    to_numeric = library("pandas", "the table needs").to_numeric
+    found: dict[str, None] = {}
+    for name in columns:
+        left = frame[name][to_numeric(frame[name], errors="coerce").isna()]
+        found.update(dict.fromkeys(cell for cell in left.unique() if isinstance(cell, str)))
+    return list(found)
 
 
 def is_ambiguous(cells: Iterable[str]) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import difflib
-import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -45,8 +44,8 @@ def _joined(words: Sequence[str]) -> list[str]:
     return found
 
 
-def corrected(words: Sequence[str], changes: Changes) -> str:
-    """Return a call of the command, with some options changed or added."""
+def corrected(words: Sequence[str], changes: Changes) -> list[str]:
+    """Return the words of a call, with some options changed or added."""
     call = [part for word in words for part in _split(word)]
     for option, value in changes.items():
         if option in call and option != "--drop":
@@ -54,7 +53,7 @@ def corrected(words: Sequence[str], changes: Changes) -> str:
             del call[at : at + (1 if value == "" else 2)]
         for one in [value] if isinstance(value, str) else value or ():
             call += [option, one] if one else [option]
-    return f"slce-xp {shlex.join(call)}"
+    return call
 
 
 def _split(word: str) -> list[str]:

@@ -137,9 +137,9 @@ def _with_numbers(sheet: Sheet, chosen: Chosen) -> Sheet:
     """Return the sheet with columns of numbers that have separators as numbers."""
     converted = {}
     kept = kept_as_text(sheet.names, chosen)
-    for i in numbers.text_columns(sheet.frame):
+    for i in [i for i in numbers.text_columns(sheet.frame) if i not in kept]:
         values = numbers.as_numbers(sheet.frame[i], sheet.decimal)
-        if i not in kept and (values.notna() | sheet.frame[i].isna()).all():
+        if (values.notna() | sheet.frame[i].isna()).all():
             converted[i] = values
     if not converted:
         return sheet
@@ -163,13 +163,7 @@ def _transposed(sheet: Sheet, path: Path, chosen: Chosen) -> Sheet:
     dropped = matching(chosen.drop, [*samples, *names], "--drop", path)
     kept = [i for i in range(len(samples)) if i not in dropped]
     frame, samples = frame.iloc[:, kept], [samples[i] for i in kept]
-    values = pandas.DataFrame(
-        {
-            i: numbers.as_numbers(column, sheet.decimal)
-            for i, (_, column) in enumerate(frame.items())
-        }
-    )
-    cells = frame.to_numpy(dtype=object)
+    values = frame.apply(numbers.as_numbers, decimal=sheet.decimal)
     is_text = values.isna().to_numpy() & ~frame.isna().to_numpy()
     notes = np.flatnonzero(is_text.mean(axis=0) > 0.9) if len(frame) > 1 else np.array([], int)
     if 0 < notes.size < len(samples):
@@ -183,7 +177,9 @@ def _transposed(sheet: Sheet, path: Path, chosen: Chosen) -> Sheet:
     kept_text = is_text.any(axis=1) | np.array([name in wanted for name in names], dtype=bool)
     parts = [
         pandas.DataFrame(values.to_numpy()[~kept_text].T, columns=np.flatnonzero(~kept_text)),
-        pandas.DataFrame(cells[kept_text].T, columns=np.flatnonzero(kept_text)),
+        pandas.DataFrame(
+            frame.to_numpy(dtype=object)[kept_text].T, columns=np.flatnonzero(kept_text)
+        ),
     ]
     table = pandas.concat(parts, axis=1)[list(range(len(names)))]
     sheet = dataclasses.replace(

@@ -68,8 +68,6 @@ class Chosen:
         The decimal separator of numbers in text; None: found out.
     duplicates : {"refuse", "suffix"}
         What to do with columns of the same name.
-    impute : bool
-        Whether missing values are filled; if not, a corrected call must.
     unlabeled : {"drop", "use"} or None
         What to do with samples that have no label.
     as_text : bool
@@ -89,7 +87,6 @@ class Chosen:
     missing: tuple[str, ...] = ()
     decimal: str | None = None
     duplicates: str = "refuse"
-    impute: bool = False
     unlabeled: str | None = None
     as_text: bool = False
 

@@ -120,7 +120,9 @@ def _parse(
     """Return the frame, and the decimal separator if it is known."""
     pandas = library("pandas", f"{path} needs")
     kept = kept_as_text(names, chosen)
-    all_text = chosen.transpose or chosen.as_text or kind_of(path) == ".gct"
+    # A row of labels is text, in which 01 is not 1.
+    in_columns = chosen.transpose or kind_of(path) == ".gct"
+    all_text = chosen.as_text or (in_columns and bool(chosen.label or chosen.ids))
 
     def read(decimal: str) -> Any:
         with warnings.catch_warnings():  # for columns that pandas would drop
