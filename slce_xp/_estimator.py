@@ -517,7 +517,7 @@ def _is_of_another_library(X: Any) -> bool:
 
 def _one_column(y: Any) -> Any:
     """Return y of shape (n,), with scikit-learn's warning for a column of shape (n, 1)."""
-    shape = np.shape(y) if isinstance(y, (list, tuple)) else getattr(y, "shape", ())
+    shape: tuple = np.shape(y) if isinstance(y, (list, tuple)) else getattr(y, "shape", ())
     if len(shape) != 2 or shape[1] != 1:
         return y
     warnings.warn(

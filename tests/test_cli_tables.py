@@ -86,7 +86,7 @@ def test_a_series_matrix_and_a_file_of_labels_reach_a_plot_after_one_message(cel
     assert "Its columns look like samples ('GSM" in text
     assert "left out 4 comment lines of series.txt" in text
     call = suggestion(text)
-    assert call[-3:] == ["--labels", "meta.tsv:diagnosis", "--transpose"]
+    assert call[-3:] == ["--transpose", "--labels", "meta.tsv:diagnosis"]
     shown = check(tmp_path, call[1:], embedding(cells, slice(3, None)))
     assert "labels joined by 'accession'; 3 of 60 samples are not in meta.tsv and are left" in shown
     assert "1 of 58 lines of meta.tsv name no sample of series.txt" in shown
@@ -217,7 +217,7 @@ def test_a_point_among_decimal_commas_is_text(tmp_path):
 
 def test_names_of_columns_in_a_comment(tmp_path):
     (tmp_path / "t.tsv").write_text("##v 1\n#a\tb\ty\n1\t20\tu\n2\t60\tv\n3\t50\tu\n4\t80\tv\n")
-    with pytest.warns(UserWarning, match="left out 2 comment lines"):
+    with pytest.warns(UserWarning, match="left out 1 comment line of"):
         table = read(tmp_path / "t.tsv", Chosen(label="y"))
     assert table.names.tolist() == ["a", "b"]
     assert table.X.tolist() == [[1, 20], [2, 60], [3, 50], [4, 80]]
@@ -253,6 +253,30 @@ def test_what_write_table_of_r_writes(row_names, cells, tmp_path):
     (tmp_path / "t.txt").write_text(f"{header}\n{body}")
     check(tmp_path, ["t.txt", "--label", "y"], embedding(cells))
     assert pandas.read_csv(tmp_path / "Z.csv").columns[0] == ("id" if row_names else "y")
+
+
+def test_all_that_a_table_needs_is_in_the_first_message(tmp_path):
+    rows = "x1,1,2,3,u\nx2,,2,ND,v\nx3,5,2,3,u\nx4,9,1,3,\nx5,9,1,2,v\n"
+    (tmp_path / "t.csv").write_text(f"id,a,a,b,y\n{rows}")
+    text = refused(tmp_path, "fit", "t.csv", "--label", "Y", *QUICK)
+    call = suggestion(text.replace("? Try", ". Try"))
+    assert dict(zip(call[4::2], call[5::2], strict=True)) == {
+        "--label": "y", "--duplicates": "suffix", "--missing": "ND", "--id": "id",
+        "--unlabeled": "drop", "--impute": "mean",
+    }  # fmt: skip
+    works(tmp_path, *call, "--model", "m.npz")
+    (tmp_path / "new.csv").write_text("a,a,b\n1,2,ND\n")
+    new = ["transform", "m.npz", "new.csv", "-o", "Z.csv", "--duplicates", "suffix"]
+    call = suggestion(refused(tmp_path, *new, run=here))
+    assert call == [*new, "--missing", "ND", "--impute", "mean"]
+    works(tmp_path, *call, run=here)
+
+
+def test_a_call_that_would_not_work_is_not_proposed(tmp_path):
+    (tmp_path / "t.tsv").write_text("gene\ts1\ts2\ts3\nA\t1\t2\t9\nB\t3\t4\t1\n")
+    text = refused(tmp_path, "fit", "t.tsv", "--label", "state", run=here)
+    assert "--transpose, with labels of another file: --labels FILE:COLUMN" in text
+    assert "Try" not in text
 
 
 # ---------------------------------------------------------------- formats

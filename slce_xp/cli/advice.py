@@ -99,11 +99,11 @@ def refuse_text(
     # A column with a few words among its numbers, and one that is text altogether.
     wrong = {i: _no_numbers(frame[i], sheet.decimal) for i in text}
     spoilt = [i for i in text if numbers.are_mostly_numbers(wrong[i], frame[i].notna().sum())]
+    if chosen.features is not None:  # of a model: none of them can be left out
+        spoilt = text
     whole = [i for i in text if i not in spoilt]
     words = list(dict.fromkeys(str(cell) for i in spoilt for cell in wrong[i]))
     changes, remedies = _for_words(words, chosen) if spoilt else ({}, [])
-    if chosen.features is not None:  # of a model: none of them can be left out
-        whole = []
     ids = [i for i in whole if frame[i].is_unique and not has_ids and frame[i].notna().all()][:1]
     if ids:
         name = names[ids[0]]
@@ -122,8 +122,7 @@ def refuse_text(
     one = len(text) == 1
     raise TableError(
         f"{path}: {sheet.what}{'s' * (not one)} {some([names[i] for i in text])} "
-        f"hold{'s' * one} text ({where}), and features must be numbers; "
-        + (", ".join(remedies) or "correct them"),
+        f"hold{'s' * one} text ({where}), and features must be numbers; " + ", ".join(remedies),
         changes,
     )
 
@@ -137,7 +136,7 @@ def _for_words(words: list[str], chosen: Chosen) -> tuple[dict[str, Any], list[s
         return {}, ["correct these cells"]
     stand = f"{some(words)} stand{'s' * (len(words) == 1)}"
     missing = ",".join([*chosen.missing, *words])
-    return {"--missing": missing}, [f"if {stand} for missing values, say so"]
+    return {"--missing": missing, "--impute": "mean"}, [f"if {stand} for missing values, say so"]
 
 
 def _no_numbers(column: Any, decimal: str | None) -> Any:

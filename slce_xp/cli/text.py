@@ -49,7 +49,8 @@ def read_text(path: Path, chosen: Chosen, skipped: int = 0) -> Sheet:
             f"{path} is not a table: {detail[:1].lower()}{detail[1:]}. Give every line as many "
             "fields as the first, and quote text that contains separators or quotes"
         ) from error
-    frame, gaps = _without_comments(frame, path, head.comments)
+    header_is_comment = chosen.header and not head.has_header
+    frame, gaps = _without_comments(frame, path, head.comments - header_is_comment)
     count = Count("line", 1 + skipped + head.comments + head.has_header, gaps)
     if head.n_fields > len(head.header) and not (
         frame[0].is_unique and frame.iloc[:, -1].notna().any()
