@@ -14,7 +14,7 @@ from slce_xp.cli.frames import class_labels, whole_numbers
 from slce_xp.cli.names import find, some
 from slce_xp.cli.sheet import Sheet
 from slce_xp.cli.sheets import KINDS, read_sheet
-from slce_xp.cli.table import Chosen, Table, TableError, kind_of, note
+from slce_xp.cli.table import Chosen, Table, TableError, as_labels, kind_of, note
 
 
 def with_labels(table: Table, path: Path, chosen: Chosen) -> Table:
@@ -41,13 +41,13 @@ def with_labels(table: Table, path: Path, chosen: Chosen) -> Table:
     names = [str(name).strip() for name in table.ids]
     _check_distinct(names, path)
     by, keys = _key(sheet, column, names, file, path)
-    _check_distinct([key for key in keys if key in set(names)], file)
-    label_of = dict(
-        zip(keys, class_labels(whole_numbers(sheet.frame[sheet.names.index(column)])), strict=True)
-    )
+    known = set(names)
+    _check_distinct([key for key in keys if key in known], file)
+    labels = class_labels(whole_numbers(sheet.frame[sheet.names.index(column)]))
+    label_of = dict(zip(keys, labels, strict=True))
     there = np.array([name in label_of for name in names])
     absent = [name for name in names if name not in label_of]
-    extra = len(set(label_of) - set(names))
+    extra = len(set(label_of) - known)
     parts = []
     if absent:
         gone = "have no label" if chosen.unlabeled == "use" else "are left out"
@@ -57,9 +57,7 @@ def with_labels(table: Table, path: Path, chosen: Chosen) -> Table:
         parts.append(f"{extra} of {len(label_of)} lines of {file} name no sample of {path}")
     if parts:
         note(f"labels joined by {by}; {'; '.join(parts)}")
-    labels = np.empty(len(names), dtype=object)
-    labels[:] = [label_of.get(name) for name in names]
-    table = dataclasses.replace(table, labels=labels)
+    table = dataclasses.replace(table, labels=as_labels([label_of.get(name) for name in names]))
     if chosen.unlabeled == "use" or not table.in_memory:
         return table
     return table.rows(there)

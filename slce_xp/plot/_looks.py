@@ -154,5 +154,7 @@ def axis_title(component: int, shares: Any = None, between: str = " ") -> str:
     if shares is None:
         return title
     share = float(shares[component])
-    use = f"{100 * share:.1f} % of the loss" if share > 0 else "does not lower the loss"
+    use = "does not lower the loss"
+    if share > 0:
+        use = f"{100 * share:.1f} % of the loss" if share >= 0.0005 else "< 0.1 % of the loss"
     return f"{title}{between}({use})"
