@@ -401,9 +401,11 @@ def test_columns_that_are_no_measurements_are_pointed_out(cells, tmp_path):
     text = slce(tmp_path, "fit", "t.csv", "--label", "y", *QUICK).stderr
     assert "component 1 is hardly more than 'depth' (weight 1.000)" in text
     assert "--drop depth, or --scale if units differ" in text
-    X.assign(y=y).to_csv(tmp_path / "t.csv")
+    assert "spread very differently" not in text  # the same in other words
+    X.assign(tiny=1e-4 * X.gene9, y=y).to_csv(tmp_path / "t.csv")
     text = slce(tmp_path, "fit", "t.csv", "--label", "y", *QUICK).stderr
     assert "measurement" not in text
+    assert re.search(r"columns spread very differently, from \S+ \(tiny\) to .*use --scale", text)
 
 
 def test_a_fit_in_which_nothing_lowers_the_loss_says_so(tmp_path):

@@ -118,10 +118,10 @@ def note_all(
     arguments: argparse.Namespace,
 ) -> None:
     """Report what is suspicious about the columns, the labels and the fit."""
-    _note_units(facts, table, arguments)
     suspects = _row_numbers(table)
     _note_telling(facts, table, model, suspects)
     _note_dominant(table, model, arguments, suspects)
+    _note_units(facts, table, arguments, suspects)
     note_data(table, arguments)
     n, name = model.n_samples, arguments.label or arguments.labels
     if 2 * len(model.classes) > n:
@@ -129,7 +129,7 @@ def note_all(
 
 
 def _note_units(
-    facts: columns.Statistics | None, table: Table, arguments: argparse.Namespace
+    facts: columns.Statistics | None, table: Table, arguments: argparse.Namespace, known: set[int]
 ) -> None:
     """Warn of columns in different units: SLCE depends on distances, so large numbers dominate."""
     if facts is None or arguments.scale or not facts.std.any():
@@ -137,7 +137,7 @@ def _note_units(
     std = facts.std
     varying = np.flatnonzero(std > 0)
     narrow, wide = varying[[std[varying].argmin(), std[varying].argmax()]]
-    if std[wide] > UNLIKE * std[narrow]:
+    if std[wide] > UNLIKE * std[narrow] and int(wide) not in known:
         names = names_of(np.array([narrow, wide]), table)
         note(
             f"columns spread very differently, from {std[narrow]:.2g} ({names[0]}) to "
