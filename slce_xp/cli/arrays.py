@@ -256,15 +256,13 @@ def is_10x(path: Path) -> bool:
 
 def read_10x(path: Path, chosen: Chosen) -> Table:
     """Read counts of genes × cells, which stay sparse, with the names of both."""
-    from scipy.io import mmread
-
     folder = path if path.is_dir() else path.parent
     matrix = next(path.glob("*matrix.mtx*")) if path.is_dir() else path
     prefix = matrix.name.partition("matrix.mtx")[0] if "matrix.mtx" in matrix.name else ""
     genes = _lines_of(folder, f"{prefix}features.tsv", f"{prefix}genes.tsv")
     cells = [fields[0] for fields in _lines_of(folder, f"{prefix}barcodes.tsv")]
     try:
-        X = mmread(matrix, spmatrix=False)
+        X = library("scipy.io", f"{path} needs").mmread(matrix, spmatrix=False)
     except Exception as error:  # depends on the contents
         if isinstance(error, (PermissionError, MemoryError)):
             raise

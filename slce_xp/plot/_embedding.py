@@ -70,7 +70,7 @@ def embedding(
     >>> model = slce_xp.fit(X, y)
     >>> ax = slce_xp.plot.embedding(model, X[::2], y[::2], X_test=X[1::2], y_test=y[1::2])
     >>> print(ax.get_xlabel())
-    component 1 (69.1 % of the loss)
+    component 1 (76.4 % of the loss)
     """
     model = as_model(model)
     return points(
