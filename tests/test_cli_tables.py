@@ -296,6 +296,31 @@ def test_a_sheet_of_a_workbook(cells, tmp_path):
     check(tmp_path, ["wide.xlsx", "--transpose", "--labels", "y.csv:y"], embedding(cells))
 
 
+@pytest.mark.parametrize("kind", ["csv", "xlsx", "parquet"])
+def test_words_and_codes_for_missing_values_in_every_format(kind, cells, tmp_path):
+    pytest.importorskip({"xlsx": "openpyxl", "parquet": "pyarrow"}.get(kind, "pandas"))
+    X, y = cells
+    codes = X.assign(y=y)
+    codes.iloc[3, 2], codes.iloc[4, 5] = -999, -999
+    if kind != "parquet":
+        codes = codes.astype(object)
+        codes.iloc[5, 7] = "ND"
+    path = tmp_path / f"t.{kind}"
+    getattr(codes, {"xlsx": "to_excel"}.get(kind, f"to_{kind}"))(path)
+    numbers = codes.drop(columns="y")
+    filled = numbers.map(lambda cell: np.nan if cell in (-999, "ND") else float(cell)).astype(float)
+    expected = embedding((filled.fillna(filled.mean()), y))
+    call = [path.name, "--label", "y", "--missing", "-999,ND", "--impute", "mean"]
+    check(tmp_path, call, expected)
+
+
+@pytest.mark.parametrize("option", [["--missing", "ND"], ["--decimal", ","], ["--no-header"]])
+def test_options_of_text_are_refused_for_arrays(option, cells, tmp_path):
+    np.savez(tmp_path / "t.npz", X=cells[0].to_numpy(), y=cells[1])
+    text = refused(tmp_path, "fit", "t.npz", "--label", "y", *option, run=here)
+    assert f"{option[0]} is for tables as text, and t.npz is not; leave it out" in text
+
+
 @pytest.mark.parametrize("version", ["#1.2", "#1.3"])
 def test_gct(version, cells, tmp_path):
     X, y = cells

@@ -18,6 +18,7 @@ _READERS: dict[str, Callable[[Path, Chosen], Table]] = {
     ".mtx": read_10x,
 }  # fmt: skip
 _PACKED = (".csv", ".tsv", ".txt", ".gct", ".mtx")
+_AS_TEXT = (".csv", ".tsv", ".txt", ".gct", ".xlsx")
 _IN_BLOCKS = (".npy", ".h5ad", ".h5", ".hdf5")
 _WITH_SEVERAL = (".npz", ".h5ad", ".h5", ".hdf5", ".xlsx")
 
@@ -45,6 +46,13 @@ def read(path: Path, chosen: Chosen) -> Table:
         )
     if chosen.data is not None and kind not in _WITH_SEVERAL:
         raise TableError(f"{path} holds a single table, so there is no --data to choose")
+    for option, is_given, kinds in (
+        ("--missing", bool(chosen.missing), KINDS),
+        ("--decimal", chosen.decimal is not None, _AS_TEXT),
+        ("--no-header", not chosen.header, _AS_TEXT),
+    ):
+        if is_given and kind not in kinds:
+            raise TableError(f"{option} is for tables as text, and {path} is not; leave it out")
     try:
         table = _READERS[kind](path, chosen)
         if chosen.labels is not None:

@@ -6,6 +6,7 @@ import dataclasses
 import gzip
 import zlib
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -33,6 +34,14 @@ def read_sheet(path: Path, chosen: Chosen) -> Sheet:
     return sheet if chosen.as_text else _with_numbers(sheet, chosen)
 
 
+def _without_words(frame: Any, missing: tuple[str, ...]) -> Any:
+    """Return the frame without words, or numbers, that stand for missing values."""
+    if not missing:
+        return frame
+    codes = [float(word) for word in missing if numbers.is_number(word)]
+    return frame.mask(frame.isin([*missing, *codes]))
+
+
 def _read_excel(path: Path, chosen: Chosen) -> Sheet:
     """Read a sheet of a workbook."""
     pandas = library("pandas", f"{path} needs")
@@ -41,7 +50,7 @@ def _read_excel(path: Path, chosen: Chosen) -> Sheet:
         with pandas.ExcelFile(path, engine="openpyxl") as book:
             sheets = [str(name) for name in book.sheet_names]
             name = sheets[0] if chosen.data is None else find(chosen.data, sheets, "--data", path)
-            cells = book.parse(name, header=None, dtype=object, na_values=[*chosen.missing])
+            cells = _without_words(book.parse(name, header=None, dtype=object), chosen.missing)
     except Exception as error:  # depends on the contents
         if isinstance(error, (PermissionError, MemoryError, TableError)):
             raise
@@ -75,7 +84,7 @@ def _read_parquet(path: Path, chosen: Chosen) -> Sheet:
     try:
         schema = parquet.read_schema(path)
         check_distinct(schema.names, path)
-        frame = pandas.read_parquet(path, engine="pyarrow")
+        frame = _without_words(pandas.read_parquet(path, engine="pyarrow"), chosen.missing)
         if chosen.label in frame.columns and frame[chosen.label].dtype.kind == "f":
             # pandas converts integers with missing values to floats.
             column = parquet.read_table(path, columns=[chosen.label]).column(chosen.label)
