@@ -374,6 +374,14 @@ def test_counts_of_10x_stay_sparse(packed, tmp_path):
     assert "filtered must hold barcodes.tsv (or .gz)" in text
 
 
+def test_an_hdf5_file_of_10x_is_to_be_converted(tmp_path):
+    with pytest.importorskip("h5py").File(tmp_path / "counts.h5", "w") as file:
+        for name in ("data", "indices", "indptr", "barcodes"):
+            file[f"matrix/{name}"] = np.arange(3)
+    text = refused(tmp_path, "fit", "counts.h5", "--labels", "y.csv:y", run=here)
+    assert "scanpy.read_10x_h5('counts.h5').write('counts.h5ad')" in text
+
+
 def test_h5ad_says_which_matrix_was_used(cells, tmp_path):
     anndata = pytest.importorskip("anndata")
     X, y = cells

@@ -51,6 +51,11 @@ def read_hdf5(path: Path, chosen: Chosen) -> Table:
         raise damaged(path, "HDF5", error) from error
     sets: dict[str, Any] = {}
     file.visititems(lambda name, item: sets.update({name: item} if hasattr(item, "dtype") else {}))
+    if {"matrix/indptr", "matrix/barcodes"} <= sets.keys():
+        raise TableError(
+            f"{path} is an HDF5 file of 10x Genomics; name the folder with matrix.mtx, or convert "
+            f"it in Python: scanpy.read_10x_h5({str(path)!r}).write('counts.h5ad')"
+        )
     name = _matrix(sets, chosen, path)
     X = sets[name]
     # Only vectors of labels and names are read.
