@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 LOG := $(VENV)/install.log
 
-.PHONY: help demo pictures test fuzz test-versions test-cupy-emulated find-cupy-emulation bench bench-memory bench-sparse bench-streaming paper docs gpu-check lint format clean
+.PHONY: help demo pictures test fuzz test-versions test-sycl test-cupy-emulated bench bench-memory bench-regret bench-sparse bench-streaming paper docs gpu-check lint format clean
 
 help:
 	@echo "make demo          fit SLCE on handwritten digits and draw the embedding (demo.png)"
@@ -12,9 +12,11 @@ help:
 	@echo "make test          ruff, mypy and the tests on every array library"
 	@echo "make fuzz          20 000 random problems against an oracle with more digits (FUZZ_ARGS)"
 	@echo "make test-versions  the tests on the newest and the lowest versions, and on the command's libraries alone"
-	@echo "make test-cupy-emulated  the tests on CuPy's own code, without a GPU (CUPY_EMULATION: its folder)"
+	@echo "make test-sycl     the tests on dpnp with Intel's runtime for the CPU (3 GB, in the user's cache)"
+	@echo "make test-cupy-emulated  the tests on CuPy's own code, without a GPU (needs g++)"
 	@echo "make bench         time against PCA, LDA and other solvers (SLCE_XP_DATA: folder of data sets)"
 	@echo "make bench-memory  bytes beside X against the size of the data, on every array library"
+	@echo "make bench-regret  time of solver=auto over the best form, on problems drawn at random (15 minutes)"
 	@echo "make bench-sparse  sparse data against dense, and a million cells (SLCE_XP_DATA: folder of data sets)"
 	@echo "make bench-streaming  files larger than their process's memory, and a cluster (8 GB of memory and disk)"
 	@echo "make paper         the paper's experiments, tables and figures beside ours (SLCE_XP_DATA; PAPER_ARGS=--quick)"
@@ -40,29 +42,31 @@ fuzz: $(VENV)/.test
 test-versions: $(VENV)/.venv
 	@OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python tests/versions.py $(PYTEST_ARGS)
 
+# A real accelerator runtime, likewise.
+test-sycl: $(VENV)/.venv
+	@OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python tests/sycl.py $(PYTEST_ARGS)
+
 # CuPy built against an emulation of CUDA: outside the checkout, where it survives `make clean`.
 CUPY_EMULATION_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/slce_xp/cupy-emulation
 CUPY_LOG = "$(CUPY_EMULATION_CACHE)/install.log"
 
-test-cupy-emulated: find-cupy-emulation $(VENV)/.test
+test-cupy-emulated: $(VENV)/.test
 	@echo "building CuPy on an emulated CUDA (minutes the first time) ..."
 	@mkdir -p "$(CUPY_EMULATION_CACHE)"
-	@bash "$(CUPY_EMULATION)/install" "$(CUPY_EMULATION_CACHE)" $(BIN)/python >$(CUPY_LOG) 2>&1 || \
+	@bash tests/cupy_on_cpu/install "$(CUPY_EMULATION_CACHE)" $(BIN)/python >$(CUPY_LOG) 2>&1 || \
 		{ tail -n 15 $(CUPY_LOG); echo "the build failed: see "$(CUPY_LOG); exit 1; }
 	@OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 \
-		bash "$(CUPY_EMULATION)/run" "$(CUPY_EMULATION_CACHE)" \
+		bash tests/cupy_on_cpu/run "$(CUPY_EMULATION_CACHE)" \
 		$(BIN)/python -m pytest -q -n auto -m gpu -k cupy $(PYTEST_ARGS)
-
-find-cupy-emulation:
-	@test -f "$(CUPY_EMULATION)/install" -a -f "$(CUPY_EMULATION)/run" || \
-		{ echo "CUPY_EMULATION must name a folder with 'install DIR PYTHON', which builds CuPy on an"; \
-		echo "emulated CUDA in DIR, and 'run DIR COMMAND...'; got '$(CUPY_EMULATION)'"; exit 1; }
 
 bench: $(VENV)/.test
 	@$(BIN)/python -m benchmarks.speed $(BENCH_ARGS)
 
 bench-memory: $(VENV)/.bench
 	@$(BIN)/python -m benchmarks.memory $(BENCH_ARGS)
+
+bench-regret: $(VENV)/.test
+	@$(BIN)/python -m benchmarks.regret $(BENCH_ARGS)
 
 bench-sparse: $(VENV)/.bench
 	@$(BIN)/python -m benchmarks.sparse $(BENCH_ARGS)

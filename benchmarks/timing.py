@@ -19,17 +19,18 @@ def interleaved(
     contenders: Mapping[str, Callable[[], object]],
     rounds: int,
     synchronise: Callable[[], None] = lambda: None,
+    warm_ups: int = 1,
 ) -> dict[str, float]:
     """Median seconds of each contender, run in turn after one warm-up each."""
     seconds: dict[str, list[float]] = {name: [] for name in contenders}
-    for lap in range(rounds + 1):
+    for lap in range(warm_ups + rounds):
         for name, run in contenders.items():
             time.sleep(SETTLE_SECONDS)
             synchronise()
             start = time.perf_counter()
             run()
             synchronise()
-            if lap:
+            if lap >= warm_ups:
                 seconds[name].append(time.perf_counter() - start)
     return {name: float(np.median(times)) for name, times in seconds.items()}
 

@@ -17,10 +17,11 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from slce_xp import _backend, _fit, _parameters
 from slce_xp._backend import Array
-from slce_xp._data import matrix, row_reader
+from slce_xp._data import labels, marks, matrix, row_reader
 from slce_xp._errors import invalid
 from slce_xp._model import Model
 from slce_xp._partial import Statistics, add_up, merge, solve
+from slce_xp.core.given import check_not_masked
 
 # The method's paper, as long as the documentation of the package has no address of its own.
 DOCUMENTATION = "https://arxiv.org/abs/2306.04622"
@@ -52,7 +53,7 @@ class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  #
         that lower the loss. A fraction between 0 and 1: as many as remove this share of the loss.
     solver : {"auto", "scatter", "gram", "krylov"}
         The form of the eigenproblem; all give the same result.
-    backend : {"numpy", "cupy", "torch", "jax"} or None
+    backend : {"numpy", "cupy", "torch", "jax", "dpnp"} or None
         The array library that computes; None: that of X. The result is moved back to the library
         and device of X, for the other steps of a pipeline.
     device : optional
@@ -324,6 +325,9 @@ class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  #
                 f"y must hold two classes before an SLCE can be solved; {seen} came so far. "
                 "Call partial_fit with more batches"
             )
+        if statistics.n_unlabeled == 0:
+            marks.warn_if_unmarked(self.unlabeled)
+        labels.warn_if_unknown(self.class_weight, statistics.classes[statistics.counts > 0])
         model = solve(statistics, self.n_components, _seed(self.random_state))
         self._adopt(model.to(*_backend.place_of(statistics.home)))
         return self.__dict__[name]
@@ -400,6 +404,7 @@ class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  #
         array([[3.]])
         """
         check_is_fitted(self)
+        check_not_masked(X, "X")
         if not _is_of_another_library(X):
             X = check_array(X, input_name="X", estimator=self)
         self._check_same_place(X, "inverse_transform")
@@ -414,6 +419,7 @@ class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  #
     def _checked(self, X: Any, *, reset: bool, ensure_all_finite: bool) -> Any:
         """Return `X` for the model, after scikit-learn's checks of names, numbers and shape."""
         matrix.refuse_path(X)
+        check_not_masked(X, "X")  # scikit-learn would drop the mask
         if _is_of_another_library(X):
             # Checked by the fit and the model: scikit-learn would require `array_api_dispatch`.
             return validate_data(self, X=X, reset=reset, skip_check_array=True)

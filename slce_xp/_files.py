@@ -22,7 +22,7 @@ from slce_xp import _backend
 from slce_xp._errors import invalid, naming, not_installed, wrong_type
 
 FORMAT = "slce_xp model"
-VERSION = 2  # 2: scale and feature names
+VERSION = 3  # 2: scale and feature names; 3: the bound of the angle, a plan of parts
 
 T = TypeVar("T")
 
@@ -224,12 +224,18 @@ def _parse(
 
 def pack_labels(classes: np.ndarray) -> tuple[np.ndarray, str]:
     """Return class labels as an array that needs no pickle, and their kind."""
-    if classes.dtype.kind == "T":
-        return classes.astype(object).astype(np.str_), "StringDType"
-    if classes.dtype != object:
+    if classes.dtype.kind not in "TO":
         return classes, "plain"
     if all(isinstance(label, str) for label in classes):
-        return classes.astype(np.str_), "object"
+        if any(label.endswith("\0") for label in classes):  # NumPy would strip it
+            raise invalid(
+                "classes",
+                "classes must not end in a NUL character to be saved; got "
+                f"{[label for label in classes if label.endswith(chr(0))][:10]}. Fit with labels "
+                "without it",
+            )
+        kind = "StringDType" if classes.dtype.kind == "T" else "object"
+        return classes.astype(object).astype(np.str_), kind
     kinds = sorted({type(label).__name__ for label in classes})
     raise wrong_type(
         "classes",

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
 import warnings
+from functools import partial
 from types import ModuleType
 from typing import Any
 
@@ -18,19 +20,25 @@ from slce_xp._data.open import open_rows
 from slce_xp._data.row_reader import RowReader
 from slce_xp._model import ConvergenceWarning, Model
 from slce_xp._planning import plan as _plan
-from slce_xp._planning import sizes
-from slce_xp._planning.plan import Limits, Plan, Problem
+from slce_xp._planning import profiles, sizes
+from slce_xp._planning.memory import Limits
+from slce_xp._planning.plan import Plan
+from slce_xp._planning.problem import BLOCKS, CLUSTER, ITEMSIZES, MEMORY, Problem
+from slce_xp._planning.profile import Profile
 from slce_xp._progress import Bar, Progress
-from slce_xp.core import eigen
+from slce_xp.core import eigen, krylov
 from slce_xp.core.groups import Groups
 from slce_xp.core.operators import ScatterOperator
 from slce_xp.core.rows import Rows
-from slce_xp.core.solution import Request, Solution
-from slce_xp.core.solve import SOLVERS, solve
+from slce_xp.core.solution import Costs, Request, Solution
+from slce_xp.core.solve import FORMS, finish, operator_of
 from slce_xp.core.sums import ONE_HOT_CLASSES
 
 # The largest X of which a copy may be made, to bring extreme units into the range of the dtype.
 COPY_BYTES = 2**28
+# Why a form took over from another.
+FEWER = "fewer eigenvalues are positive than asked for"
+LONG = "passes over X had cost as much as forming the matrix"
 
 
 def fit(
@@ -77,25 +85,26 @@ def fit(
         Components to return, from 1 to d. None: number of classes − 1. "positive": only
         those that lower the loss, which may be none. A fraction between 0 and 1: as many of
         those as remove this share of the loss, the sum of `Model.loss_shares`; all of them, with
-        a warning, if they remove less.
-    backend : {"numpy", "cupy", "torch", "jax"}, namespace or None
+        a warning, if they remove less. It takes two fits, unless all of them are kept.
+    backend : {"numpy", "cupy", "torch", "jax", "dpnp"}, namespace or None
         None computes on X's own device. A name moves X there, once; or block by block, if X is read
         in blocks or is too large for the device.
     device : optional
         A device of the backend, such as "cuda:1"; None is X's own or the backend's default.
     solver : {"auto", "scatter", "gram", "krylov"}
         The form of the eigenproblem: "scatter" builds d × d, "gram" n × n, "krylov" neither, with
-        the fewest passes over X. They give the same answer; "auto" takes the one that `plan`
-        finds cheapest, gives a matrix-free solve the schedule that is fastest in memory, and turns
-        to a dense form once the passes taken have cost as much. "gram" is meant for fewer samples
-        than features; with more it is less exact.
+        the fewest passes over X. They give the same answer; "auto" begins with the one that
+        `plan` predicts to be fastest. It forms the matrix once passes over X have cost as much, and
+        calls a dense eigensolver once products with the matrix have. "gram" is meant for fewer
+        samples than features; with more it is less exact.
     tol : float, optional
-        Residual ‖M a − μ a‖ / ‖M‖ at which the matrix-free form stops. None: 1e-8 in float64,
-        4e-6 in float32. The dense forms are exact to rounding. It has no influence on which
+        Angle to the exact subspace, in radians, at which an iteration may stop; it is proved, see
+        `Model.angle_bound`. None: 1e-6 in float64; in float32 the iteration goes on until residuals
+        are rounding. The dense forms are exact to rounding. It has no influence on which
         eigenvalues are called positive.
     max_iter : int
-        Passes over X that the matrix-free form may take; a ConvergenceWarning reports the residual
-        if they do not suffice.
+        Passes over X that an iteration may take; a ConvergenceWarning reports the angle and the
+        residual if they do not suffice.
     max_memory : int or str, optional
         Bytes that the fit may allocate in addition to X, such as "2GB"; blocks that are read count.
         If no form fits, MemoryError is raised before any work. On a GPU the free memory is a bound,
@@ -110,12 +119,13 @@ def fit(
         Weights by label that multiply those of the samples; "balanced" gives all classes the same
         weight in total.
     unlabeled : optional
-        The value in y that marks a sample without a label, or "missing" for None and NaN. Such
-        samples add their own reconstruction to the loss, as in PCA:
+        The value in y that marks a sample without a label, of the kind of the labels (text,
+        number, date), or "missing" for None and NaN. Such samples add their own reconstruction to
+        the loss, as in PCA:
         :math:`M = 2 S_b - S_t(\text{labelled}) + \lambda S_t(\text{unlabelled})`, centred on all
         samples. More than K − 1 eigenvalues may then be positive. By default no value is special.
     unlabeled_weight : float
-        That λ ≥ 0: 0 leaves them out but for the mean, a large one approaches PCA.
+        That λ, from 0 to 1e15: 0 leaves them out but for the mean, a large one approaches PCA.
     progress : bool
         Whether to show passes, blocks, the residual and the time left (needs tqdm).
 
@@ -135,12 +145,14 @@ def fit(
     Warns
     -----
     ConvergenceWarning
-        If `max_iter` passes did not suffice, or the components left are those of a dense form for
-        which there is no memory.
+        If `max_iter` passes did not suffice, if the components left are those of a dense form for
+        which there is no memory, or if rounding does not let the angle be proved to `tol` in
+        float64, since the last eigenvalue is hardly larger than the next.
     UserWarning
-        If no component lowers the loss, or not all that were asked for do; if it is not known how
-        many do (see `Model.n_positive_bounds`); if X is sparse and so far from the origin that
-        centring loses digits; if eigenvalues are beyond the range of float64.
+        If no sample has the mark `unlabeled`; if no component lowers the loss, or not all that were
+        asked for do; if it is not known how many do (see `Model.n_positive_bounds`); if X is sparse
+        and so far from the origin that centring loses digits; if eigenvalues are beyond the range
+        of float64.
 
     See Also
     --------
@@ -163,7 +175,18 @@ def fit(
       loss         96.87 of 2042, 95.3 % removed (73.6, 21.6)
       components   all of them lower the loss
     """
-    matrix = _matrix.as_matrix(X)
+    if _parameters.is_share(n_components):
+        # Fitted again with fewer components, for which the angle is proved.
+        everything = fit(
+            X, y, "positive", backend=backend, device=device, solver=solver, tol=tol,
+            max_iter=max_iter, max_memory=max_memory, random_state=random_state,
+            sample_weight=sample_weight, class_weight=class_weight, unlabeled=unlabeled,
+            unlabeled_weight=unlabeled_weight, progress=progress,
+        )  # fmt: skip
+        n_components = components_for(n_components, everything)
+        if n_components == everything.n_components:
+            return everything
+    matrix = _matrix.as_values(X)
     _matrix.check_sizes(matrix)
     n, d = matrix.shape
     labels = as_labels(y, n, sample_weight, class_weight, unlabeled, unlabeled_weight)
@@ -177,41 +200,47 @@ def fit(
     place = _parameters.find_place(matrix, backend, device)
 
     dtype = working_dtype_name(matrix, place)
-    matrix, problem, limits, plan = make_plan(
+    matrix, limits, plan = make_plan(
         matrix, place, Problem(n, d, n_classes, k, dtype, **costs(groups)), memory, solver
     )
-    tol = _parameters.as_tolerance(tol, float(np.finfo(dtype).eps))
+    tol = _parameters.as_tolerance(tol, dtype)
     bar = Bar(plan.passes) if progress else Progress()
     with contextlib.closing(bar), _backend.computing(place):
-        if plan.where == _plan.MEMORY:
+        if plan.where == MEMORY:
             matrix = _backend.move(matrix, place)
         rows = open_planned(matrix, place, plan, bar, kept, limits)
-        dense = _dense_plan(problem, limits) if plan.form == "krylov" else None
-        # Passes that cost as much as a dense form are better spent on that.
-        patience = max_iter
-        if dense is not None and solver == "auto":
-            patience = max(3, round(plan.passes * dense.flops / plan.flops))
+        dense = _dense_plan(plan, limits, profiles.load(place.xp, place.device))
         request = Request(
             k=k,
             tol=tol,
-            max_iter=min(max_iter, patience),
-            max_rows=_plan.most_rows(plan, limits, problem.supervised),
+            max_iter=_patience(plan, dense, solver, max_iter),
             width=plan.width,
             wide_passes=plan.wide_passes,
-            positive_only=_parameters.is_reduced(n_components),
+            form=plan.form,
+            costs=_costs(plan, dense, solver),
+            max_rows=_plan.most_rows(plan, limits),
+            positive_only=n_components == "positive",
             fill=dense is None,
             report=bar.residual,
         )
-        operator, solution = solve(rows, groups, plan.form, request, seed)
-        if dense is not None and _needs_dense_form(solution, request, solver, max_iter):
-            taken, fewer = solution.passes, solution.eigenvalues.shape[0] < k
-            plan = _after(plan, dense, fewer)
-            rows = open_planned(matrix, place, plan, bar, kept, limits)
-            operator, solution = solve(rows, groups, plan.form, request, seed)
-            solution = dataclasses.replace(solution, passes=taken)
+        operator = operator_of(rows, groups, plan.form, seed)
+        if not plan.width:
+            solution = finish(operator, plan.form, request)
+        else:
+            solution = krylov.solve(operator, request)
+            if dense is not None and _needs_dense_form(solution, request, solver, max_iter):
+                if plan.form == "krylov" and plan.where != MEMORY:
+                    rows = open_planned(matrix, place, dense, bar, kept, limits)
+                    operator = operator_of(rows, groups, dense.form, seed)
+                fewer = solution.eigenvalues.shape[0] < k
+                plan = _after(plan, dense, FEWER if fewer else LONG)
+                found = finish(operator, dense.form, request)
+                solution = dataclasses.replace(found, passes=solution.passes)
+            elif dense is not None and solution.formed:
+                plan = _after(plan, dense, LONG if plan.form == "krylov" else plan.reason)
         model = make_model(operator, solution, labels, plan, n_components)
         bar.done()
-    _warn_if_unconverged(solution, request)
+    warn_if_unconverged(model, solution, request)
     names = _matrix.feature_names(X)
     return model if names is None else dataclasses.replace(model, feature_names=names)
 
@@ -228,12 +257,8 @@ def make_model(
     xp, _ = operator.place
     vectors = eigen.fix_signs(solution.vectors)
     low, high = solution.n_positive
-    eigenvalues, loss = solution.eigenvalues, operator.total_loss()
-    host = _backend.read(eigenvalues, xp.reshape(loss, (1,)))
     _warn_if_useless(n_components, plan.n_components, low, high)
-    kept = slice(None, plan.n_components)
-    if _parameters.is_reduced(n_components):
-        kept = slice(None, _enough(n_components, host[0][:low], float(host[1][0])))
+    kept = slice(None, low if n_components == "positive" else plan.n_components)
     dtype = dtype or vectors.dtype
     arrays = {
         "components": vectors[:, kept].T,
@@ -242,16 +267,18 @@ def make_model(
     }
     arrays = {name: xp.astype(a, dtype, copy=False) for name, a in arrays.items()}
     exponent = operator.unit_exponent
-    values = eigenvalues[kept]
+    eigenvalues, loss = solution.eigenvalues[kept], operator.total_loss()
+    host = _backend.read(eigenvalues, xp.reshape(loss, (1,)))
     return Model(
         **arrays,
-        eigenvalues=eigen.in_units(values, exponent, dtype, "eigenvalues", host[0][kept]),
+        eigenvalues=eigen.in_units(eigenvalues, exponent, dtype, "eigenvalues", host[0]),
         weights=eigen.in_units(operator.class_weights, operator.weight_exponent, dtype, "weights"),
         classes=labels.classes,
         counts=_backend.from_host(labels.counts, operator.place),
         n_unlabeled=labels.n_unlabeled,
         n_positive=low,
         n_positive_bounds=(low, high),
+        angle_bound=solution.angle_bound,
         total_loss=eigen.scaled_number(host[1][0], exponent, "total_loss"),
         plan=plan,
         passes=solution.passes,
@@ -273,40 +300,40 @@ def working_dtype_name(matrix: Any, place: Place) -> str:
 
 def make_plan(
     matrix: Any, place: Place, problem: Problem, memory: int | None, solver: str
-) -> tuple[Any, Problem, Limits, Plan]:
+) -> tuple[Any, Limits, Plan]:
     """The plan for X, and X as it suits the plan: in memory, or to be read in blocks."""
     limits = Limits(memory, _backend.free_bytes(place))
+    profile = profiles.load(place.xp, place.device)
+    choose = partial(_plan.choose, solver=solver, profile=profile)
     if _backend.is_dask(matrix):
-        problem = dataclasses.replace(
-            problem, where=_plan.CLUSTER, by_rows=matrix.numblocks[1] == 1
-        )
+        problem = dataclasses.replace(problem, where=CLUSTER, by_rows=matrix.numblocks[1] == 1)
         if _backend.is_sparse(matrix._meta):  # density unknown: assume dense
             problem = dataclasses.replace(problem, stored=problem.n * problem.d)
-        return matrix, problem, limits, _plan.choose(problem, limits, solver)
+        return matrix, limits, choose(problem, limits)
     if not isinstance(matrix, RowReader):
         if isinstance(matrix, Sparse):
             made = _made_of(matrix, problem)
             problem = dataclasses.replace(problem, stored=matrix.stored, made=made)
         if _backend.place_of(matrix) == place:
-            return matrix, problem, limits, _plan.choose(problem, limits, solver)
+            return matrix, limits, choose(problem, limits)
         room = limits.room
         beside = None if room is None else room - _backend.byte_count(matrix)
         try:
-            plan = _plan.choose(problem, Limits(memory, beside), solver)
-            return matrix, problem, Limits(memory, beside), plan
+            limited = Limits(memory, beside)
+            return matrix, limited, choose(problem, limited)
         except MemoryError:
             if beside is None or not RowReader.can_read(matrix):
                 raise
         matrix = RowReader(matrix)  # too large for the device: block by block
     problem = dataclasses.replace(
         problem,
-        where=_plan.BLOCKS,
+        where=BLOCKS,
         by_rows=True,
         stored=matrix.stored() if matrix.is_sparse else None,
         chunk_rows=matrix.chunk_rows,
         copies=matrix.copies,
     )
-    return matrix, problem, limits, _plan.choose(problem, limits, solver)
+    return matrix, limits, choose(problem, limits)
 
 
 def _made_of(matrix: Sparse, problem: Problem) -> int:
@@ -329,7 +356,7 @@ def open_planned(
     limits: Limits,
 ) -> Rows:
     """X as the plan has it, of which some rows are kept: it is in place, or read there."""
-    size = plan.n_samples * plan.n_features * _plan.ITEMSIZES[plan.dtype]
+    size = plan.n_samples * plan.n_features * ITEMSIZES[plan.dtype]
     rows = open_rows(
         matrix,
         place=place,
@@ -339,28 +366,52 @@ def open_planned(
         whole_rows=plan.form == "scatter",
         kept=kept,
     )
-    rows.has_room_for_copy = size <= min(limits.spare(plan), COPY_BYTES)
+    rows.has_room_for_copy = size <= min(limits.spare(plan.memory), COPY_BYTES)
     return rows
 
 
-def _dense_plan(problem: Problem, limits: Limits) -> Plan | None:
-    """The plan for what the matrix-free form leaves; None if no dense form fits into memory."""
+def _dense_plan(plan: Plan, limits: Limits, profile: Profile) -> Plan | None:
+    """The plan for what an iteration leaves; None if no dense form fits into memory."""
+    if plan.form != "krylov":
+        return plan
     try:
-        return _plan.choose(problem, limits, _plan.dense_form(problem))
+        return _plan.choose(plan.problem, limits, _plan.dense_form(plan.problem), profile)
     except MemoryError:
         return None
 
 
-def _after(free: Plan, dense: Plan, fewer: bool) -> Plan:
-    """The plan of a dense form after the matrix-free one: with the larger peak of the two."""
-    few, long = "fewer eigenvalues are positive than asked for", "the matrix-free form took long"
-    return dataclasses.replace(
-        dense,
-        reason=few if fewer else long,
-        bytes=max(free.bytes, dense.bytes),
-        block_bytes=max(free.block_bytes, dense.block_bytes),
-        host_bytes=max(free.host_bytes, dense.host_bytes),
+def _can_form(plan: Plan, dense: Plan | None) -> bool:
+    """Whether a matrix-free iteration can form C and go on with it."""
+    if dense is None or plan.where != MEMORY:
+        return False
+    problem = plan.problem
+    by_samples = problem.n < problem.d and problem.supervised
+    return dense.form == ("gram" if by_samples else "scatter")
+
+
+def _costs(plan: Plan, dense: Plan | None, solver: str) -> Costs:
+    if solver != "auto":
+        return Costs()  # the requested form, to the end
+    if plan.form == "krylov" and not _can_form(plan, dense):
+        return plan.costs._replace(forming=math.inf)
+    return plan.costs
+
+
+def _patience(plan: Plan, dense: Plan | None, solver: str, max_iter: int) -> int:
+    """Passes over X that are taken before a dense form begins anew."""
+    if solver != "auto" or dense is None or plan.form != "krylov" or _can_form(plan, dense):
+        return max_iter
+    return min(max_iter, max(3, math.ceil(dense.seconds / plan.costs.implicit)))
+
+
+def _after(begun: Plan, dense: Plan, reason: str) -> Plan:
+    """The plan of a form that took over from another: with the larger peak of the two."""
+    memory = dense.memory._replace(
+        device=max(begun.bytes, dense.bytes),
+        blocks=max(begun.block_bytes, dense.block_bytes),
+        host=max(begun.host_bytes, dense.host_bytes),
     )
+    return dataclasses.replace(dense, reason=reason, memory=memory, costs=begun.costs)
 
 
 def _needs_dense_form(solution: Solution, request: Request, solver: str, max_iter: int) -> bool:
@@ -368,76 +419,81 @@ def _needs_dense_form(solution: Solution, request: Request, solver: str, max_ite
         return True
     # Someone who limits the passes, or asks for this form, wants what it found.
     low, high = solution.n_positive
-    unsure = not solution.converged or low < high
+    unsure = not solution.is_complete or low < high
     return unsure and solver == "auto" and solution.passes < max_iter
 
 
 def _check_solver(solver: str) -> None:
-    if not isinstance(solver, str) or solver not in ("auto", *SOLVERS):
-        valid = ", ".join(repr(name) for name in ("auto", *SOLVERS))
+    if not isinstance(solver, str) or solver not in ("auto", *FORMS):
+        valid = ", ".join(repr(name) for name in ("auto", *FORMS))
         raise _errors.invalid("solver", f"solver must be one of {valid}; got {solver!r}")
 
 
-def _warn_if_unconverged(solution: Solution, request: Request) -> None:
-    if solution.converged:
-        return
-    if solution.residuals is None:
-        warnings.warn(
+def warn_if_unconverged(model: Model, solution: Solution, request: Request) -> None:
+    """Warn if the model is not as exact as was asked for."""
+    late = ""
+    if not solution.converged and solution.residuals is None:
+        late = (
             "components are less exact than rounding allows: the Gram form cannot resolve such "
-            "small eigenvalues. Use solver='scatter' or float64",
-            ConvergenceWarning,
+            "small eigenvalues. Use solver='scatter' or float64"
+        )
+    elif not solution.converged and solution.residuals is not None:
+        proved = "it is not proved that these are the leading components"
+        if math.isfinite(solution.angle_bound):
+            proved = f"the angle to the exact subspace is proved to {solution.angle_bound:.1e} only"
+        late = (
+            f"after {solution.passes} passes {proved}, with tol={request.tol:g}, and the largest "
+            f"residual is {solution.residuals.max(initial=0.0):.1e}; raise "
+            f"max_iter={request.max_iter}, max_memory or tol, or use a dense solver"
+        )
+    elif (
+        solution.residuals is None
+        and 0.0 < krylov.ROUNDING_SLACK * request.tol < solution.angle_bound
+        # With components that do not lower the loss the exact subspace is of no interest.
+        and model.n_positive == model.n_components
+    ):
+        late = (
+            f"the angle to the exact subspace is proved to {solution.angle_bound:.1e} only, with "
+            f"tol={request.tol:g}: the last eigenvalue is hardly larger than the next. Use another "
+            "n_components, or a larger tol"
+        )
+    if late:
+        warnings.warn(late, ConvergenceWarning, stacklevel=3)
+
+
+def components_for(share: Any, model: Model) -> int:
+    """How many components of a model with all that lower the loss remove a share of it."""
+    removed = np.cumsum(_backend.to_host(model.loss_shares), dtype=np.float64)
+    count = int(np.searchsorted(removed, share)) + 1
+    if 0 < len(removed) < count:
+        warnings.warn(
+            f"n_components={share} is more than the share of the loss that components remove, "
+            f"which is {removed[-1]:.4f} for all {len(removed)} that lower it; these are kept",
             stacklevel=3,
         )
-        return
-    late = int((solution.residuals > request.tol).sum())
-    if late:
-        found = (
-            f"{late} of {len(solution.residuals)} components have a residual above "
-            f"tol={request.tol:g}, the largest {np.max(solution.residuals):.1e}"
-        )
-    else:
-        found = "it is not proved that these are the leading components"
-    warnings.warn(
-        f"after {solution.passes} passes {found}; raise max_iter={request.max_iter}, max_memory "
-        "or tol, or use a dense solver",
-        ConvergenceWarning,
-        stacklevel=3,
-    )
-
-
-def _enough(n_components: Any, positive: np.ndarray, total: float) -> int:
-    """How many positive eigenvalues to keep: all, or as many as remove a share of the loss."""
-    if isinstance(n_components, str):
-        return len(positive)
-    removed = np.cumsum(positive, dtype=np.float64)
-    count = int(np.searchsorted(removed, n_components * total)) + 1
-    if 0 < len(positive) < count:
-        warnings.warn(
-            f"n_components={n_components} is more than the share of the loss that components "
-            f"remove, which is {removed[-1] / total:.4f} for all {len(positive)} that lower it; "
-            "these are kept",
-            stacklevel=4,
-        )
-    return min(count, len(positive))
+    return min(count, len(removed))
 
 
 def _warn_if_useless(n_components: int | float | str | None, k: int, low: int, high: int) -> None:
-    reduced = _parameters.is_reduced(n_components)
-    if reduced and low < high:
+    if n_components == "positive" and low < high:
         warnings.warn(
-            f"n_components={n_components!r} has at most {low} components, but up to {high} "
-            "eigenvalues may be positive: the others cannot be distinguished from zero. Use a "
-            "dense solver or float64",
+            f"n_components='positive' has {low} components, but up to {high} eigenvalues may be "
+            "positive: the others cannot be distinguished from zero. Use a dense solver or float64",
+            stacklevel=4,
+        )
+    elif n_components == "positive" and high == 0:
+        warnings.warn(
+            "no direction lowers the loss, so the model has no components: the classes "
+            "overlap too much. n_components=1 gives the best single direction",
             stacklevel=4,
         )
     elif high == 0:
-        found = "the model has no components" if reduced else "the embedding is of little use"
         warnings.warn(
-            f"no direction lowers the loss, so {found}: the classes overlap too much"
-            + (". n_components=1 gives the best single direction" if reduced else ""),
+            "no direction lowers the loss, so the embedding is of little use: the classes overlap "
+            "too much",
             stacklevel=4,
         )
-    elif n_components is not None and low < k and not reduced:
+    elif n_components not in (None, "positive") and low < k:
         known = "lower" if low == high else "are known to lower"
         warnings.warn(
             f"n_components={k} was asked for, but only the first {low} {known} the loss; "

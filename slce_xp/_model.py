@@ -19,6 +19,7 @@ from slce_xp._data.row_reader import RowReader
 from slce_xp._errors import invalid, wrong_type
 from slce_xp._planning.plan import Plan
 from slce_xp.core import eigen
+from slce_xp.core.given import check_not_masked
 from slce_xp.core.rows import BlockRows, Rows
 
 
@@ -87,15 +88,19 @@ class Model:
         The loss without components, ‖C̃‖² = tr(S_b).
     plan : Plan
         How it was computed; `plan.form` is the form of the eigenproblem.
+    angle_bound : float
+        A proved bound of the largest angle between the subspace of the components and the exact
+        one, in radians; infinite if none is known. Directions orthogonal to all samples do not
+        count: any of them is exact. With samples without a label nothing bounds what an iteration
+        has not seen: there only the dense forms prove a bound.
     passes : int
-        Products of the scatter matrix with a block, each one pass over X. For a dense form, the
-        passes that the matrix-free form took before it.
+        Passes over X of an iteration, also if a dense form finished it.
     residuals : numpy.ndarray, shape (k,), or None
-        ‖M a − μ a‖ / ‖M‖ of the matrix-free form, measured up to rounding: about eps·‖S_t‖ / ‖M‖,
+        ‖M a − μ a‖ / ‖M‖ of an iteration, measured up to rounding: about eps·‖S_t‖ / ‖M‖,
         with fewer samples than features eps·‖S_t‖ / μ. None for the dense forms, which are exact
         to rounding.
     history : tuple of float
-        The largest residual after each pass.
+        The largest residual, as often as it was measured: after each pass in the matrix-free form.
     scale : array, shape (d,), or None
         Divisors of the columns, applied before `components`; None: not scaled. See `unscaled`.
     feature_names : numpy.ndarray of str, shape (d,), or None
@@ -133,14 +138,16 @@ class Model:
     passes: int = 0
     residuals: np.ndarray | None = None
     history: tuple[float, ...] = ()
+    angle_bound: float = math.inf
     scale: Array | None = None
     feature_names: np.ndarray | None = None
     n_positive_bounds: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:
-        """Set missing bounds to `n_positive`."""
+        """Set missing bounds to `n_positive`, and let JAX know the class if it is JAX's."""
         if self.n_positive_bounds is None:
             object.__setattr__(self, "n_positive_bounds", (self.n_positive, self.n_positive))
+        _backend.register_pytree(self, (*_ARRAYS, "scale"))
 
     # ------------------------------------------------------------ results of the fit
 
@@ -162,7 +169,7 @@ class Model:
     @property
     def n_samples(self) -> int:
         """The number of samples the model was fitted on."""
-        return self.plan.n_samples
+        return int(self.plan.n_samples)
 
     @property
     def loss(self) -> float:
@@ -266,6 +273,9 @@ class Model:
     def __str__(self) -> str:
         k = self.n_components
         eigenvalues = _backend.to_host(self.eigenvalues)
+        angle = f"within {self.angle_bound:.0e} rad of the exact subspace, proved"
+        if math.isinf(self.angle_bound):
+            angle = "no bound of the angle to the exact subspace is proved"
         return "\n".join(
             [
                 f"SLCE model: {self.n_features} features → {k} component{'s' * (k != 1)}"
@@ -277,6 +287,7 @@ class Model:
                 f"  eigenvalues  {_listed(f'{v:.4g}' for v in eigenvalues)}",
                 f"  loss         {self._removed(eigenvalues)}",
                 f"  components   {self._use()}",
+                *([f"  accuracy     {angle}"] * bool(k)),
             ]
         )
 
@@ -324,7 +335,7 @@ class Model:
         .. math:: Z = (X - 1 m^T)\, A , \qquad A = \text{components}^T , \; m = \text{mean}
 
         Columns are divided by `scale` first, if the model has one. The embedding of a sample with
-        a missing value is NaN. Gradients are not recorded.
+        a missing value is NaN. Torch and JAX differentiate it with respect to X, and compile it.
 
         Parameters
         ----------
@@ -352,6 +363,8 @@ class Model:
         ...     model.transform(rows, out=os.path.join(folder, "Z.npy")).shape
         (4, 1)
         """
+        if self._is_traced(X):
+            return self._call_traced(self._embedded, X, self.n_features, "X")
         self._check_names(X)
         source = self._source(X, self.n_features, "X")
         with _backend.computing(self._place):
@@ -362,9 +375,9 @@ class Model:
                         "out must be None for a Dask array, whose embedding is a Dask array; got "
                         f"{out!r}. Store that: model.transform(X).to_zarr(path)",
                     )
-                return self._embedding(source)(source.whole())
+                return self._embedding(source.dtype, source.is_sparse)(source.whole())
             made = self.n_components if source.is_sparse else source.d
-            embed = self._embedding(source)
+            embed = self._embedding(source.dtype, source.is_sparse)
             assert isinstance(source, BlockRows)
             with source.reading(made) as blocks:
                 if out is None:
@@ -375,18 +388,50 @@ class Model:
                 embedded = ((block, _backend.to_host(embed(rows))) for block, rows in blocks)
                 return _files.write_rows(out, shape, dtype, embedded)
 
-    def _embedding(self, source: Rows) -> Callable[[Array], Array]:
-        """Return the function that embeds rows of X, in the dtype of their source."""
+    def _embedding(self, dtype: Any, is_sparse: bool) -> Callable[[Array], Array]:
+        """Return the function that embeds rows of X of a dtype."""
         xp, _ = self._place
-        axes = self.components.T
-        if self.scale is not None:
-            axes = axes / self.scale[:, None]
-        axes = xp.astype(axes, source.dtype, copy=False)
-        mean = xp.astype(self.mean, source.dtype, copy=False)
-        if source.is_sparse:
+        axes, mean = self._axes(xp, dtype)
+        if is_sparse:
             return lambda rows: (axes.T @ rows.T).T - mean @ axes
         # Centred first: X·Aᵀ − mean·Aᵀ would lose digits far from the origin.
         return lambda rows: (rows - mean) @ axes
+
+    def _axes(self, xp: Any, dtype: Any) -> tuple[Array, Array]:
+        """What samples are multiplied by, shape (d, k), and the mean, in a dtype."""
+        axes = self.components.T
+        if self.scale is not None:
+            axes = axes / self.scale[:, None]
+        return xp.astype(axes, dtype, copy=False), xp.astype(self.mean, dtype, copy=False)
+
+    def _embedded(self, xp: Any, rows: Array) -> Array:
+        axes, mean = self._axes(xp, rows.dtype)
+        return (rows - mean) @ axes
+
+    def _restored(self, xp: Any, rows: Array) -> Array:
+        """Rows of an embedding in input coordinates."""
+        axes = self.components if self.scale is None else self.components * self.scale
+        restored = rows @ xp.astype(axes, rows.dtype)
+        restored += xp.astype(self.mean, rows.dtype)
+        return restored
+
+    # ------------------------------------------------------------ without values
+
+    def _is_traced(self, X: Any) -> bool:
+        return _backend.is_traced(X) or _backend.is_traced(self.mean)
+
+    def _call_traced(
+        self, method: Callable[[Any, Array], Array], X: Any, width: int, name: str
+    ) -> Array:
+        """Call a method on rows that ``jax.jit``, ``torch.compile`` or the like traces."""
+        is_known = not _backend.is_traced(X)
+        traced = self.mean if is_known else X
+        xp = _backend.traced_namespace(traced)
+        X = xp.asarray(X, device=None) if is_known else X
+        _matrix.check_is_matrix(X, name)
+        self._check_width(X, width, name)
+        dtype = xp.float64 if X.dtype == xp.float64 else self.mean.dtype
+        return _backend.call_traced(lambda: method(xp, xp.astype(X, dtype, copy=False)), traced)
 
     def inverse_transform(self, Z: Any) -> Array:
         r"""Map embedded samples back to input coordinates.
@@ -411,15 +456,13 @@ class Model:
         >>> model.inverse_transform([[0.0]])  # the mean of all samples
         array([[3. , 0.5]])
         """
+        if self._is_traced(Z):
+            return self._call_traced(self._restored, Z, self.n_components, "Z")
         source = self._source(Z, self.n_components, "Z")
         if source.is_sparse:
             raise wrong_type("Z", "Z must be dense, as transform returns it; got a sparse matrix")
-        xp, _ = self._place
         with _backend.computing(self._place):
-            axes = self.components if self.scale is None else self.components * self.scale
-            rows = source.whole() @ xp.astype(axes, source.dtype)
-            rows += xp.astype(self.mean, source.dtype)
-            return rows
+            return self._restored(self._place.xp, source.whole())
 
     def reconstruct(self, X: Any) -> Array:
         r"""Project samples onto the subspace, in input coordinates.
@@ -469,18 +512,22 @@ class Model:
         matrix = _matrix.as_matrix(X, name=name)
         if not isinstance(matrix, RowReader):  # not yet read, so on no device
             _parameters.check_same_place(matrix, self._place, name)
-        if matrix.shape[1] != width:
-            raise invalid(
-                name,
-                f"{name} must have {width} columns, as many as the model's "
-                f"{'features' if name == 'X' else 'components'}; got shape {tuple(matrix.shape)}",
-            )
+        self._check_width(matrix, width, name)
         xp, _ = self._place
         dtype = self.mean.dtype  # also for integers: not the library's default float
         like = _backend.move(_backend.without_rows(matrix), self._place)
         if xp.isdtype(like.dtype, "real floating"):
             dtype = xp.result_type(_backend.working_dtype(like), dtype)
         return open_rows(matrix, dtype, self._place)
+
+    @staticmethod
+    def _check_width(matrix: Array, width: int, name: str) -> None:
+        if matrix.shape[1] != width:
+            raise invalid(
+                name,
+                f"{name} must have {width} columns, as many as the model's "
+                f"{'features' if name == 'X' else 'components'}; got shape {tuple(matrix.shape)}",
+            )
 
     # ------------------------------------------------------------ library, scale and file
 
@@ -540,11 +587,13 @@ class Model:
         """
         if self.scale is not None:
             raise invalid("scale", "the model has a scale already; unscale the one that was fitted")
-        if not _backend.is_array(scale):
+        check_not_masked(scale, "scale")
+        if not _backend.is_array(scale) or _backend.working_dtype(scale) is None:
             raise wrong_type(
                 "scale",
-                f"scale must be an array; got {type(scale).__name__}. Convert it, as with "
-                "numpy.asarray",
+                f"scale must be an array of real numbers; got {type(scale).__name__}"
+                f"{f' of dtype {scale.dtype}' if hasattr(scale, 'dtype') else ''}. Convert it, as "
+                "with numpy.asarray(scale, dtype=float)",
             )
         _parameters.check_same_place(scale, self._place, "scale")
         if tuple(scale.shape) != (self.n_features,):
@@ -590,7 +639,8 @@ class Model:
             "n_positive_bounds": self.n_positive_bounds,
             "n_unlabeled": self.n_unlabeled,
             "total_loss": self.total_loss,
-            "plan": dataclasses.asdict(self.plan),
+            "angle_bound": self.angle_bound,
+            "plan": self.plan.to_facts(),
             "passes": self.passes,
             "residuals": None if self.residuals is None else [float(r) for r in self.residuals],
             "history": self.history,
@@ -655,7 +705,8 @@ def _from_contents(facts: dict[str, Any], contents: dict[str, np.ndarray]) -> Mo
         n_positive=int(facts["n_positive"]),
         n_unlabeled=int(facts["n_unlabeled"]),
         total_loss=float(facts["total_loss"]),
-        plan=Plan(**facts["plan"]),
+        plan=Plan.from_facts(facts["plan"]),
+        angle_bound=float(facts.get("angle_bound", math.inf)),
         passes=int(facts["passes"]),
         residuals=None if facts["residuals"] is None else np.array(facts["residuals"], float),
         history=tuple(map(float, facts["history"])),

@@ -12,15 +12,18 @@ from slce_xp import _backend
 from slce_xp._backend import Array, Place
 from slce_xp._errors import invalid, naming, wrong_type
 
+# Beyond it, labelled samples of a similar scatter are lost in rounding, and squares of it overflow.
+MOST_UNLABELED_WEIGHT = 1e15
+
 
 def as_component_count(
     n_components: Any, n_classes: int, n_features: int, supervised: bool = True
 ) -> int:
-    """Return how many components to compute at most; the solve may leave fewer: `is_reduced`."""
+    """Return how many components to compute at most: "positive" and shares are reduced later."""
     default = min(n_classes - 1, n_features)
     if n_components is None:
         return default
-    if is_reduced(n_components):
+    if is_share(n_components) or (isinstance(n_components, str) and n_components == "positive"):
         return default if supervised else n_features  # the bound K − 1 needs all labels
     rule = (
         f"n_components must be an integer from 1 to {n_features} (the number of features), a share "
@@ -29,10 +32,8 @@ def as_component_count(
     return _as_integer(n_components, "n_components", rule, 1, n_features)
 
 
-def is_reduced(n_components: Any) -> bool:
-    """Whether eigenvalues decide how many are kept: "positive", or a share of the loss."""
-    if isinstance(n_components, str):
-        return n_components == "positive"
+def is_share(n_components: Any) -> bool:
+    """Whether it is a share of the loss, between 0 and 1, and not a number of components."""
     return isinstance(n_components, (float, np.floating)) and 0.0 < float(n_components) < 1.0
 
 
@@ -56,11 +57,11 @@ def _as_integer(value: Any, name: str, rule: str, least: int, most: int | None) 
     return count
 
 
-def as_tolerance(tol: Any, eps: float) -> float:
-    """Return the relative residual to reach; None: one that the dtype reaches easily."""
-    if tol is None:
-        return max(1e-8, 32.0 * eps)
-    rule = "tol must be a number between 0 and 1, the residual relative to ‖M‖, or None"
+def as_tolerance(tol: Any, dtype: str) -> float:
+    """Return the angle to prove, in radians; None: the default of the dtype."""
+    if tol is None:  # in float32, when residuals are rounding
+        return 1e-6 if dtype == "float64" else 0.0
+    rule = "tol must be a number between 0 and 1, an angle in radians, or None"
     if isinstance(tol, bool) or not isinstance(tol, (int, float, np.floating)):
         raise wrong_type("tol", f"{rule}; got {tol!r}")
     if not 0.0 < tol < 1.0:
@@ -68,18 +69,28 @@ def as_tolerance(tol: Any, eps: float) -> float:
     return float(tol)
 
 
-def as_seed(random_state: Any) -> int:
+def as_seed(value: Any, name: str = "random_state") -> int:
     """Return a non-negative integer seed."""
     try:
-        seed = -1 if isinstance(random_state, (bool, np.bool)) else operator.index(random_state)
+        seed = -1 if isinstance(value, (bool, np.bool)) else operator.index(value)
     except TypeError:
         seed = -1
     if seed < 0:
-        raise invalid(
-            "random_state",
-            f"random_state must be an integer ≥ 0, such as 0; got {random_state!r}",
-        )
+        raise invalid(name, f"{name} must be an integer ≥ 0, such as 0; got {value!r}")
     return seed
+
+
+def as_unlabeled_weight(value: Any) -> float:
+    """Return λ, the weight of samples without a label."""
+    message = (
+        f"unlabeled_weight must be a finite number ≥ 0, the weight of a sample without a label, "
+        f"and at most {MOST_UNLABELED_WEIGHT:g}; got {value!r}. With a larger one, use PCA"
+    )
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.floating, np.integer)):
+        raise wrong_type("unlabeled_weight", message)
+    if not 0.0 <= value <= MOST_UNLABELED_WEIGHT:  # NaN compares false
+        raise invalid("unlabeled_weight", message)
+    return float(value)
 
 
 def named_place(backend: str | ModuleType, device: Any) -> Place:
@@ -106,7 +117,7 @@ def find_place(X: Array, backend: str | ModuleType | None, device: Any) -> Place
             raise invalid(
                 "device",
                 f"X is on {here.device} and device={device!r} asks for another; nothing is moved "
-                f"implicitly. Move X first, or pass backend={_backend.backend_name(here.xp)!r} "
+                f"implicitly. Move X first, or pass backend={_backend.backend_argument(here.xp)} "
                 "with that device",
             )
         return here
@@ -118,10 +129,11 @@ def find_place(X: Array, backend: str | ModuleType | None, device: Any) -> Place
 def check_same_place(array: Array, place: Place, name: str) -> None:
     """Raise ValueError if an array is not where the model is: nothing is moved implicitly."""
     here = _backend.place_of(array)
-    if here.xp is not place.xp or here.device != place.device:
-        backend, device = _backend.backend_name(here.xp), _backend.device_name(here.device)
+    is_known = None not in (here.device, place.device)  # of a traced array it is not
+    if here.xp is not place.xp or (is_known and here.device != place.device):
+        backend, device = _backend.backend_argument(here.xp), _backend.device_name(here.device)
         raise invalid(
             name,
             f"{name} must be where the model is ({place}); got {here}. Move {name} there, "
-            f"or the model: model.to({backend!r}, device={device!r})",
+            f"or the model: model.to({backend}, device={device!r})",
         )

@@ -21,7 +21,9 @@ from slce_xp._data.labels import Labels
 from slce_xp._model import Model
 from slce_xp._planning import plan as _plan
 from slce_xp._planning import sizes
-from slce_xp._planning.plan import Limits, Plan, Problem
+from slce_xp._planning.memory import Limits
+from slce_xp._planning.plan import Plan
+from slce_xp._planning.problem import MEMORY, Problem
 from slce_xp._progress import Progress
 from slce_xp.core import scatter
 from slce_xp.core.moments import Moments, moments_of
@@ -89,7 +91,7 @@ def add_up(
             f"a class is known after the last one; got {class_weight!r}. Give the weights, or fit "
             "all samples at once",
         )
-    matrix = _matrix.as_matrix(X)
+    matrix = _matrix.as_values(X)
     _matrix.check_sizes(matrix)
     n, d = matrix.shape
     labels = _labels.as_labels(
@@ -98,7 +100,10 @@ def add_up(
     if labels.weights is not None and not labels.weights.any():
         return None
     groups, kept = labels.counted()
-    known = labels.classes if classes is None else _labels.as_classes(classes, labels.classes)
+    known = labels.classes
+    if classes is not None:
+        known = _labels.as_classes(classes, labels.classes)
+        _labels.check_class_weight(class_weight, known)
     place = _parameters.find_place(matrix, backend, device)
     home = _backend.without_rows(matrix)
     dtype = _fit.working_dtype_name(matrix, place)
@@ -106,7 +111,7 @@ def add_up(
     problem = Problem(n, d, n_classes, min(n_classes - 1, d), dtype, **_fit.costs(groups))
     matrix, plan = _make_plan(matrix, place, problem, max_memory)
     with _backend.computing(place):
-        if plan.where == _plan.MEMORY:
+        if plan.where == MEMORY:
             matrix = _backend.move(matrix, place)
         rows = _fit.open_planned(matrix, place, plan, Progress(), kept, Limits(0))
         moments = moments_of(rows, groups, second=True).astype(_backend.longest_float(place))
@@ -135,7 +140,7 @@ def _make_plan(
     try:
         if left is not None and left <= 0:
             raise MemoryError(f"max_memory must leave room for them; got {max_memory!r}")
-        matrix, _, _, plan = _fit.make_plan(matrix, place, problem, left, "scatter")
+        matrix, _, plan = _fit.make_plan(matrix, place, problem, left, "scatter")
         return matrix, plan
     except MemoryError as error:
         raise MemoryError(
@@ -195,7 +200,7 @@ def merge(a: Statistics, b: Statistics) -> Statistics:
 
 def _check_same_kind(a: np.dtype, b: np.dtype) -> None:
     """Refuse what NumPy would make text of, and sort in another order; objects it compares."""
-    kinds = ["text" if t.kind in "UT" else "number" if t.kind in "biuf" else t.kind for t in (a, b)]
+    kinds = ["text" if t.kind in "UT" else "number" if t.kind in "iuf" else t.kind for t in (a, b)]
     if kinds[0] != kinds[1] and "O" not in kinds:
         raise TypeError(f"got {a} and {b}")
 
@@ -222,6 +227,11 @@ def _check_alike(a: Statistics, b: Statistics) -> None:
 
 def solve(statistics: Statistics, n_components: int | float | str | None, seed: int) -> Model:
     """The model of all samples that were added up; as if they had been fitted at once."""
+    if _parameters.is_share(n_components):
+        everything = solve(statistics, "positive", seed)
+        n_components = _fit.components_for(n_components, everything)
+        if n_components == everything.n_components:
+            return everything
     seen = statistics.counts > 0
     classes = statistics.classes[seen]
     _labels.check_class_count(classes)
@@ -238,7 +248,8 @@ def solve(statistics: Statistics, n_components: int | float | str | None, seed: 
     )
     with _backend.computing(place):
         operator = ScatterOperator(moments, seed, statistics.precision)
-        request = Request(k=k, tol=0.0, max_iter=0, width=0, wide_passes=0)
+        tol = _parameters.as_tolerance(None, statistics.precision)
+        request = Request(k=k, tol=tol, positive_only=n_components == "positive")
         solution = scatter.solve(operator, request)
         # Data of single precision get a model of single precision.
         dtype = getattr(xp, statistics.precision)
@@ -248,4 +259,6 @@ def solve(statistics: Statistics, n_components: int | float | str | None, seed: 
             statistics.counts[seen],
             n_unlabeled=statistics.n_unlabeled,
         )
-        return _fit.make_model(operator, solution, labels, plan, n_components, dtype)
+        model = _fit.make_model(operator, solution, labels, plan, n_components, dtype)
+    _fit.warn_if_unconverged(model, solution, request)
+    return model

@@ -25,6 +25,9 @@ PASSES = _plan.TYPICAL_PASSES
 
 # Host reads of a fit. The matrix-free form reads once more in each pass.
 FIT_READS = {"scatter": 4, "gram": 5, "krylov": 7}
+# At most so many copies of host arrays in a fit, for each of which CUDA waits, too. The matrix-free
+# form makes two more in each pass.
+FIT_UPLOADS = {"scatter": 5, "gram": 15, "krylov": 8}
 READS_ABOUT = {
     "scatter": "how far X lies from the origin, that sums are finite, the trace and the "
     "eigenvalues, the loss",

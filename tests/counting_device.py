@@ -130,6 +130,8 @@ class CountingDevice(TorchDispatchMode):
         Bytes beyond which an allocation raises torch.OutOfMemoryError.
     syncs : list of Sync
         Every read by the host; `checks` are those that torch's factorisations make themselves.
+    uploads : list of Sync
+        Every copy from the host, whose memory is pageable: on CUDA the host waits for it, too.
     h2d_bytes, d2h_bytes : int
         Copied to the device and back.
     live_bytes, peak_bytes : int
@@ -151,7 +153,7 @@ class CountingDevice(TorchDispatchMode):
 
     def reset(self):
         """Start the books anew; the peak starts at what is held now."""
-        self.syncs, self.checks = [], []
+        self.syncs, self.checks, self.uploads = [], [], []
         self.h2d_bytes = self.d2h_bytes = 0
         self.peak_bytes = self.live_bytes
         self.dtype_bytes = collections.Counter()
@@ -253,7 +255,12 @@ class CountingDevice(TorchDispatchMode):
             self.d2h_bytes += size
             self._log(self.syncs, "copy to host")
         elif to_here and not _is_here(source):
-            self.h2d_bytes += size
+            self._log_upload("copy from host", size)
+
+    def _log_upload(self, operation, size):
+        self.h2d_bytes += size
+        if size:
+            self._log(self.uploads, operation)
 
     def _check(self, operation, args, tensors):
         """What a GPU would refuse or wait for."""
@@ -266,7 +273,7 @@ class CountingDevice(TorchDispatchMode):
                     f"{operation}: expected all tensors on the same device, found "
                     f"{self.device} and cpu with shape {tuple(tensor.shape)}"
                 )
-            self.h2d_bytes += tensor.nbytes  # torch moves indices by itself
+            self._log_upload("index from host", tensor.nbytes)  # torch moves it by itself
         if operation in PRODUCTS and not tensors[0].is_floating_point():
             raise RuntimeError(f"{operation} of {tensors[0].dtype} is not implemented on a GPU")
         masked = indexing and any(x is not None and x.dtype == torch.bool for x in args[1])

@@ -37,9 +37,13 @@ import numpy as np
 import scipy.sparse as sp
 
 import slce_xp
+from slce_xp import _fit as library_fit
 from slce_xp._data import file_rows
+from slce_xp._planning import memory as _memory
 from slce_xp._planning import plan as _plan
-from slce_xp.core.solve import SOLVERS
+from slce_xp._planning.schedule import Schedule
+from slce_xp.core import krylov
+from slce_xp.core.solution import Costs
 
 LONG = np.longdouble
 ZERO, EIGENVALUE, MOMENT = 32.0, 64.0, 64.0
@@ -66,6 +70,7 @@ class Problem:
     # that they are solved as large ones: the block's width and wide passes, and rows to be read.
     width: int | None = None
     wide_passes: int | None = None
+    iterates: bool = False
     block_rows: int | None = None
 
     @property
@@ -86,6 +91,8 @@ class Problem:
             parts.append(f"{share:.0%} unlabelled, λ={self.unlabeled_weight:.3g}")
         if self.width is not None:
             parts.append(f"a block of {self.width}, wide for {self.wide_passes} passes")
+        if self.iterates:
+            parts.append("iterates, with random costs")
         if self.block_rows is not None:
             parts.append(f"{self.block_rows} rows at a time")
         return ", ".join(parts)
@@ -300,6 +307,25 @@ def close_pair(rng):
     return problem
 
 
+def heavy_tails(rng):
+    """Entries over many orders of magnitude, whole rows, or log-normal ones."""
+    problem = blobs(rng)
+    shape = problem["X"].shape
+    if rng.random() < 0.5:
+        problem["X"] *= log_uniform(rng, -12, 12, (shape[0], 1))
+    else:
+        problem["X"] = np.exp(rng.uniform(2, 10) * rng.standard_normal(shape))
+    return problem
+
+
+def undone_weights(rng):
+    """Rows of very different sizes, with weights that make them count alike."""
+    problem = blobs(rng)
+    size = log_uniform(rng, 0, rng.uniform(1, 13), len(problem["X"]))
+    size[rng.random(len(size)) < 0.3] = 1.0
+    return {**problem, "X": problem["X"] * size[:, None], "weights": size**-2.0}
+
+
 def offset(rng):
     return add_offset(rng, blobs(rng))
 
@@ -423,6 +449,8 @@ FAMILIES = [
     integers,
     buried,
     close_pair,
+    heavy_tails,
+    undone_weights,
     offset,
     scaled,
     weighted,
@@ -496,6 +524,7 @@ def _draw_schedule(rng, n_classes, n):
         schedule["wide_passes"] = int(rng.choice([1, 3, 10**6]))
     if rng.random() < 0.5:
         schedule["block_rows"] = int(rng.integers(max(1, n // 6), n + 1))
+    schedule["iterates"] = bool(rng.random() < 0.5)  # in "auto"
     return schedule
 
 
@@ -528,8 +557,8 @@ class Rows:
 
 @contextlib.contextmanager
 def as_if_large(problem):
-    """The schedule and the blocks of large data."""
-    solve, changes = SOLVERS["krylov"], {}
+    """The schedule, the switches between forms and the blocks of large data."""
+    solve, changes = krylov.solve, {}
     if problem.width is not None:
         changes = {"width": problem.width, "wide_passes": problem.wide_passes}
 
@@ -537,13 +566,39 @@ def as_if_large(problem):
         return solve(operator, dataclasses.replace(request, **changes))
 
     with contextlib.ExitStack() as stack:
-        stack.enter_context(mock.patch.dict(SOLVERS, krylov=solve_narrowly))
+
+        def replace(owner, name, value):
+            stack.enter_context(mock.patch.object(owner, name, value))
+
+        replace(krylov, "solve", solve_narrowly)
+        if problem.iterates:
+            replace(_plan, "_schedules", always_iterating)
+            replace(library_fit, "_costs", lambda *args: random_costs(problem.seed, *args))
         if problem.block_rows is not None:
             size = problem.block_rows * problem.X.shape[1] * problem.X.itemsize
-            stack.enter_context(mock.patch.object(_plan, "READ_BLOCK", size))
-            stack.enter_context(mock.patch.object(file_rows, "READ_BLOCK", size))
-            stack.enter_context(mock.patch.object(_plan, "PANEL_BYTES", 2 * size))
+            replace(_memory, "READ_BLOCK", size)
+            replace(file_rows, "READ_BLOCK", size)
+            replace(_memory, "PANEL_BYTES", 2 * size)
         yield
+
+
+def always_iterating(form, problem):
+    """A schedule for every form, however small the problem is."""
+    if form == "gram" and not (problem.supervised and problem.n < problem.d):
+        return []
+    return [Schedule(min(32, problem.d), 3)]
+
+
+def random_costs(seed, plan, dense, solver):
+    """Costs by which "auto" turns to the next form at any time, or never."""
+    if solver != "auto":
+        return Costs()
+    rng = np.random.default_rng(seed)
+    forming, more = rng.choice([0.0, 1.0, 2.0, 4.0, np.inf], 2)
+    ritz = float(rng.choice([0.0, 1e-7, 1e-5]))
+    if plan.form == "krylov" and not library_fit._can_form(plan, dense):
+        forming = np.inf
+    return Costs(1.0, float(forming), 1.0, float(more), ritz)
 
 
 def fit(problem, X=None):
@@ -814,7 +869,7 @@ class Judge:
             size += float(np.sqrt(truth.scale * truth.mean_square))
         self.zero = ZERO * self.eps * size + rounding
         self.error = EIGENVALUE * self.eps * size + rounding
-        self.tol = 0.0  # of the matrix-free form
+        self.tol = 0.0  # residuals of an iteration
         # What the dtype cannot represent: it is rounded to zero, or cannot be returned at all.
         scale = np.ldexp(LONG(truth.scale), truth.exponent)
         weight = truth.weights.sum()
@@ -849,9 +904,9 @@ class Judge:
 
     def model(self, model):
         self.form = model.plan.form
-        if self.form == "krylov":
+        if model.residuals is not None:
             norm = float(np.abs(self.truth.values).max())
-            self.tol = max(1e-8, 32.0 * self.eps) * norm
+            self.tol = (5e-7 if self.eps < 1e-10 else 32.0 * self.eps) * norm
         arrays = {name: as_numpy(getattr(model, name)) for name in ARRAYS}
         for name, array in arrays.items():
             if self.out_of_range and name in ("eigenvalues", "weights"):
@@ -867,6 +922,7 @@ class Judge:
             arrays["eigenvalues"] = np.ldexp(quotients, self.truth.exponent)
         self.count(model.n_positive, arrays["eigenvalues"], model)
         self.eigenpairs(arrays["components"], arrays["eigenvalues"])
+        self.stated_angle(model, arrays["components"], arrays["eigenvalues"])
         if model.residuals is not None and len(model.residuals) == len(arrays["components"]):
             self.residuals(model.residuals, arrays["components"], arrays["eigenvalues"])
 
@@ -948,7 +1004,8 @@ class Judge:
             self.fail("orthonormal", f"{skew / self.eps:.1e} eps from it")
         if self.loses_digits:  # how many depends on the mean, and is not stated
             return
-        error = self.error + self.tol
+        # Of a Ritz value the error is of second order.
+        error = self.error + (self.tol if self.eps > 1e-10 else 1e-5 * self.tol)
         allowed = error + self.tiny
         if (np.diff(values) > allowed).any():
             self.fail("order", "the eigenvalues are not descending")
@@ -966,7 +1023,32 @@ class Judge:
                 f"the {first}th is {values[first]:.6e}, not {truth.values[first]:.6e}: "
                 f"{wrong[first] / error:.1e} times what is allowed",
             )
-        self.angle(A, error)
+        self.angle(A, self.error + self.tol)
+
+    def stated_angle(self, model, components, eigenvalues):
+        """The bound of the angle that the model states, which no warning excuses."""
+        bound = getattr(model, "angle_bound", None)
+        if bound is None:  # of a careful fit
+            return
+        A, values = components.astype(np.float64), self.scaled(eigenvalues)
+        if not (values < 0).any():  # directions of the null space do not count
+            A = A[values > 0]
+        count = len(A)
+        if count == 0:
+            return
+        certain = not self.unconverged and self.eps < 1e-10 and not self.truth.n_unlabeled
+        if certain and model.n_positive == len(values) and bound > 1e-5:
+            self.fail("angle bound", f"{bound:.1e} without a warning")
+        if not np.isfinite(bound):
+            return
+        exact = np.append(self.truth.values, -np.inf)
+        gap = exact[count - 1] - exact[count]
+        norm = np.abs(self.truth.values).max()
+        known = 32 * np.finfo(float).eps * norm / gap if gap > 0 else np.inf  # of the oracle
+        B = self.truth.vectors[:count]
+        sine = float(np.linalg.norm(A - (A @ B.T) @ B, 2))
+        if sine > np.sin(min(bound, np.pi / 2)) + known + 8 * self.eps * np.sqrt(A.shape[1]):
+            self.fail("angle bound", f"of {count}: {bound:.1e} is stated, the sine is {sine:.1e}")
 
     def residuals(self, reported, components, eigenvalues):
         """What the matrix-free form says of itself, which a warning does not change.

@@ -1,4 +1,4 @@
-"""Who reads values of array-api-strict's arrays: on a device every such read is a wait.
+"""Who reads values of a library's arrays: on a device every such read is a wait.
 
 array-api-strict lets `float(x)` and its like pass on any of its devices. While `watched` is
 open each of them is located, and those that slce_xp makes other than by `to_host` are reported.
@@ -34,14 +34,14 @@ def folder_of(module):
 
 
 @contextlib.contextmanager
-def watched(strict):
+def watched(library):
     """Yield the list that hidden reads are put down in, as text."""
     hidden = []
-    arrays = type(strict.empty(0))
+    arrays = type(library.empty(0))
 
     def logging(name, original):
         def read(self, *args, **kwargs):
-            culprit = find_culprit(sys._getframe(1), (strict, np, array_api_compat))
+            culprit = find_culprit(sys._getframe(1), (library, np, array_api_compat))
             if culprit:
                 hidden.append(f"{name} at {culprit}")
             return original(self, *args, **kwargs)
@@ -53,6 +53,10 @@ def watched(strict):
             if hasattr(arrays, name):
                 patch.setattr(arrays, name, logging(name, getattr(arrays, name)))
         yield hidden
+
+
+def described(hidden):
+    return "slce_xp reads values from a device other than by to_host: " + ", ".join(hidden)
 
 
 def find_culprit(frame, libraries):

@@ -16,8 +16,9 @@ FILES = sorted(ROOT.rglob("*.py"))
 ROOMS = [
     ("_errors", "_progress"),
     ("_backend",),
+    ("_parameters",),
     ("core",),
-    ("_parameters", "_data"),
+    ("_data",),
     ("_planning",),
     ("_files", "_model", "_fit", "_partial"),
     ("_estimator",),

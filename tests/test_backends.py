@@ -165,6 +165,8 @@ def test_x_and_a_device_that_disagree_are_refused(xp):
         other = "device2"
     elif xp.name == "jax":
         other = "cpu:0"
+    elif xp.label == "bare":
+        other = "bare:0"
     elif xp.label in ("torch-device", "torch-cuda"):
         other = "cpu"
     else:

@@ -357,6 +357,51 @@ def test_balanced_weights_are_refused_with_the_reason():
         SLCE(class_weight="balanced").partial_fit(X, Y)
 
 
+def test_weights_of_unknown_classes_are_refused_if_all_are_known():
+    weights = {"ant": 2.0, "Dog": 3.0}
+    with pytest.raises(ValueError, match=r"class_weight must .*'Dog'.*'dog'"):
+        SLCE(class_weight=weights).partial_fit(X, Y, classes=["ant", "bee", "cat", "dog"])
+    late = SLCE(class_weight={"dog": 3.0})
+    late.partial_fit(X[Y == "ant"], Y[Y == "ant"], classes=["ant", "bee", "cat", "dog"])
+
+
+def test_weights_of_classes_that_no_batch_had_are_reported():
+    estimator = SLCE(class_weight={"ant": 2.0, "Dog": 3.0}).partial_fit(X, Y)
+    with pytest.warns(UserWarning, match=r"class_weight has keys that .*\['Dog'\].*'dog'"):
+        components = estimator.components_
+    expected = slce_xp.fit(X, Y, class_weight={"ant": 2.0})
+    np.testing.assert_allclose(components, expected.components, atol=1e-12)
+
+
+def test_a_bad_weight_is_refused_before_its_class_comes():
+    ants = Y == "ant"
+    with pytest.raises(ValueError, match=r"class_weight must give labels"):
+        SLCE(class_weight={"bee": -1.0}).partial_fit(X[ants], Y[ants])
+
+
+@pytest.mark.parametrize("units", [(1.0, 1e-320), (1e-300, 1e300), (1e-250, 1.0, 1e100)])
+def test_weights_of_classes_that_would_vanish_are_refused(units):
+    estimators = [
+        SLCE().partial_fit(X[rows], Y[rows], sample_weight=np.full(len(rows), unit))
+        for rows, unit in zip(np.array_split(np.argsort(CODES), len(units)), units, strict=True)
+    ]
+    for other in estimators[1:-1]:
+        estimators[0].merge(other)
+    with pytest.raises(ValueError, match=r"^sample_weight .* must not differ .*float64"):
+        estimators[0].merge(estimators[-1])
+
+
+@pytest.mark.parametrize("units", [(1e200,), (1e-200,), (1e200, 1.0), (1.0, 1e-250)])
+def test_weights_of_batches_may_differ_as_long_as_none_vanishes(units):
+    estimator, weights = SLCE(), np.empty(len(X))
+    for rows, unit in zip(np.array_split(np.argsort(CODES), len(units)), units, strict=True):
+        weights[rows] = unit
+        estimator.partial_fit(X[rows], Y[rows], sample_weight=weights[rows])
+    expected = slce_xp.fit(X, Y, sample_weight=weights, solver="scatter")
+    np.testing.assert_allclose(estimator.components_, expected.components, atol=1e-9)
+    np.testing.assert_allclose(estimator.eigenvalues_, expected.eigenvalues, rtol=1e-9)
+
+
 def test_no_host_read_depends_on_the_size_of_a_batch(xp):
     if xp.books is None:
         pytest.skip("no books are kept of reads")

@@ -8,7 +8,7 @@ import budgets
 import numpy as np
 import oracle
 import pytest
-from budgets import FIT_READS, SHAPES, USES, fit, metered, samples
+from budgets import FIT_READS, FIT_UPLOADS, SHAPES, USES, fit, metered, samples
 
 import slce_xp
 from slce_xp import _backend
@@ -54,6 +54,31 @@ def test_each_pass_reads_once(xp):
         with metered(xp) as found:
             assert fit(x, y, "krylov", max_iter=passes).passes == passes
         assert found.reads == FIT_READS["krylov"] + passes
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("n_classes", [4, 200])
+@pytest.mark.parametrize("solver", FORMS)
+def test_uploads_of_a_fit(solver, n_classes, weighted):
+    with budgets.make_backend("torch-device") as xp:
+        X, y = samples(3000, 100, n_classes)
+        x = xp.array(X)
+        weights = np.linspace(1.0, 2.0, len(y)) if weighted else None
+        xp.books.reset()
+        model = fit(x, y, solver, sample_weight=weights)
+        uploads = len(xp.books.uploads)
+    # As many as pieces of rows in class order would be hundreds.
+    assert 0 < uploads <= FIT_UPLOADS[solver] + 2 * model.passes + 8 * weighted
+
+
+def test_a_model_in_use_uploads_nothing():
+    with budgets.make_backend("torch-device") as xp:
+        X, y = samples(300, 60, 4)
+        x = xp.array(X)
+        model = slce_xp.fit(x, y)
+        xp.books.reset()
+        model.reconstruct(x)
+        assert xp.books.uploads == []
 
 
 @on_devices

@@ -40,7 +40,7 @@ pandas = pytest.importorskip("pandas")
 pytest.importorskip("pyarrow")
 datasets = pytest.importorskip("sklearn.datasets")
 
-COMMANDS = ("fit", "transform", "inspect", "plan", "demo", "info")
+COMMANDS = ("fit", "transform", "inspect", "plan", "calibrate", "demo", "info")
 LIBRARIES = ("pandas", "pyarrow", "sklearn", "matplotlib", "plotly", "h5py", "anndata", "tqdm")
 
 
@@ -760,6 +760,7 @@ OPTIONS = {
     "--no-header --missing --decimal --duplicates --plot-components",
     "inspect": "--top",
     "plan": "--samples --features --classes --components --dtype --max-memory --machine-memory",
+    "calibrate": "--backend --device",
     "demo": "--output --force",
     "info": "--debug",
 }

@@ -1,5 +1,7 @@
 """The public core: pure functions on arrays of every library, against naive sums and eigenpairs."""
 
+import dataclasses
+
 import numpy as np
 import oracle
 import pytest
@@ -109,7 +111,7 @@ def test_largest_eigenpairs_on_every_library(xp, m):
 
 @pytest.mark.parametrize("k", [0, 4])
 def test_largest_eigenpairs_take_a_k_that_there_is(k):
-    with pytest.raises(ValueError, match="k from 1"):
+    with pytest.raises(ValueError, match=r"^k must be an integer of at least 1 and at most 3"):
         core.largest_eigenpairs(np.eye(3), k)
 
 
@@ -177,21 +179,153 @@ def test_eigenpairs_of_a_sparse_matrix():
     np.testing.assert_allclose(found.values, oracle.eigenpairs(X, y)[0][:3], rtol=1e-9)
 
 
+FOUR = np.asarray([[0.0, 1.0], [1.0, 0.0], [8.0, 1.0], [9.0, 0.0]])
+CODES = np.asarray([0, 0, 1, 1])
+# Wrong for every function of an array and codes.
+WRONG = [
+    ({"x": FOUR[:, 0]}, "x must be a two-dimensional"),
+    ({"x": FOUR.tolist()}, "x must be .* got list"),
+    ({"x": FOUR + 1j}, "x must be .* complex128"),
+    ({"x": np.ma.masked_less(FOUR, 1.0)}, "x must not be a masked array"),
+    ({"x": sp.coo_array(FOUR[:, 0])}, "x must be a two-dimensional"),
+    ({"codes": CODES.astype(float)}, "codes must be integers"),
+    ({"codes": CODES > 0}, "codes must be integers"),
+    ({"codes": ["a", "a", "b", "b"]}, "codes must be integers"),
+    ({"codes": [0, 0, 1, 3]}, "codes must be integers from 0"),
+    ({"codes": CODES[:, None]}, "codes must have shape"),
+    ({"codes": np.ma.masked_equal(CODES, 0)}, "codes must not be a masked array"),
+    ({"n_classes": 2.0}, "n_classes must be an integer"),
+    ({"n_classes": True}, "n_classes must be an integer"),
+    ({"n_classes": 0}, "n_classes must be an integer"),
+    ({"weights": np.ma.masked_equal([1.0, 9.0, 1.0, 1.0], 9.0)}, "weights must not be a masked"),
+    ({"weights": [1.0, np.nan, 1.0, 1.0]}, "weights must be finite; got nan at position 1"),
+    ({"weights": [1.0, 1j, 1.0, 1.0]}, "weights must be real"),
+    ({"weights": ["1", "2", "3", "4"]}, "weights must be real"),
+    ({"weights": np.ones(3)}, "weights must have shape"),
+]
+WRONG_FOR_EIGENPAIRS = [
+    ({"k": 0}, "k must be an integer"),
+    ({"k": 3}, "k must be an integer"),
+    ({"k": 1.0}, "k must be an integer"),
+    ({"k": True}, "k must be an integer"),
+    ({"n_classes": 1, "codes": CODES * 0}, "n_classes must be an integer"),
+    ({"n_classes": 4}, "codes must have samples of each"),
+    ({"form": "dense"}, "form must"),
+    ({"form": ["gram"]}, "form must"),
+    ({"form": None}, "form must"),
+    ({"form": "gram", "x": sp.csr_array(FOUR)}, "form must not be 'gram'"),
+    ({"weights": [1.0, 0.0, 1.0, 1.0]}, "weights must be positive"),
+    ({"weights": [1.0, -2.0, 1.0, 1.0]}, "weights must be positive"),
+    ({"unlabeled_weight": -1.0}, "unlabeled_weight must"),
+    ({"unlabeled_weight": np.nan}, "unlabeled_weight must"),
+    ({"unlabeled_weight": 1e30}, "unlabeled_weight must .* at most 1e\\+15"),
+    ({"unlabeled_weight": "1"}, "unlabeled_weight must"),
+    ({"tol": -1e-3}, "tol must"),
+    ({"tol": np.nan}, "tol must"),
+    ({"tol": "small"}, "tol must"),
+    ({"max_iter": 0}, "max_iter must"),
+    ({"max_iter": 2.5}, "max_iter must"),
+    ({"seed": -1}, "seed must"),
+    ({"seed": None}, "seed must"),
+]
+FUNCTIONS = {
+    "class_sums": lambda x, codes, n_classes, k, **rest: core.class_sums(
+        x, codes, n_classes, **rest
+    ),
+    "class_moments": lambda x, codes, n_classes, k, **rest: core.class_moments(
+        x, codes, n_classes, **rest
+    ),
+    "eigenpairs": lambda x, codes, n_classes, k, **rest: core.eigenpairs(
+        x, codes, n_classes, k, **rest
+    ),
+}
+
+
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("name", "change", "message"),
+    [(name, *case) for name in FUNCTIONS for case in WRONG]
+    + [("eigenpairs", *case) for case in WRONG_FOR_EIGENPAIRS],
+)
+def test_the_core_refuses_what_is_wrong(name, change, message):
+    arguments = {"x": FOUR, "codes": CODES, "n_classes": 2, "k": 1, **change}
+    with pytest.raises((TypeError, ValueError), match=f"^{message}") as caught:
+        FUNCTIONS[name](**arguments)
+    assert message.startswith(caught.value.parameter)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
     [
-        ({"k": 0}, "k must"),
-        ({"form": "dense"}, "form must"),
-        ({"n_classes": 4}, "codes must have samples of each"),
-        ({"weights": [1.0, 0.0, 1.0, 1.0]}, "weights must be positive"),
+        (lambda: core.largest_eigenpairs(np.eye(3), 1.0), "k must be an integer"),
+        (lambda: core.largest_eigenpairs(np.eye(3), True), "k must be an integer"),
+        (lambda: core.largest_eigenpairs(np.ones(3), 1), "matrix must be a two-dimensional"),
+        (lambda: core.largest_eigenpairs(np.ones((3, 2)), 1), "matrix must be square"),
+        (lambda: core.largest_eigenpairs(1j * np.eye(3), 1), "matrix must be .* complex128"),
+        (lambda: core.largest_eigenpairs([[1.0]], 1), "matrix must be .* got list"),
+        (lambda: core.largest_eigenpairs(sp.eye_array(3), 1), "matrix must be .* got dia_array"),
+        (lambda: core.orthonormal_columns(np.ones(3)), "vectors must be a two-dimensional"),
+        (lambda: core.fix_signs(np.ones(3)), "vectors must be a two-dimensional"),
     ],
 )
-def test_eigenpairs_refuse_what_is_wrong(change, message):
-    options = {"n_classes": 2, "k": 1, **change}
-    X = np.asarray([[0.0, 1.0], [1.0, 0.0], [8.0, 1.0], [9.0, 0.0]])
-    arguments = [X, [0, 0, 1, 1], options.pop("n_classes"), options.pop("k")]
-    with pytest.raises(ValueError, match=f"^{message}"):
-        core.eigenpairs(*arguments, **options)
+def test_the_linear_algebra_of_the_core_refuses_what_is_wrong(call, message):
+    with pytest.raises((TypeError, ValueError), match=f"^{message}") as caught:
+        call()
+    assert message.startswith(caught.value.parameter)
+
+
+@pytest.mark.parametrize("dtype", ["int64", "float16"])
+def test_the_linear_algebra_of_the_core_computes_in_floats(dtype):
+    matrix = np.asarray([[2, 1], [1, 2]], dtype=dtype)
+    values, vectors = core.largest_eigenpairs(matrix, 2)
+    np.testing.assert_allclose(values, [3.0, 1.0], rtol=1e-6)
+    np.testing.assert_allclose(np.abs(vectors), 0.5**0.5, rtol=1e-6)
+    q = core.orthonormal_columns(matrix)
+    np.testing.assert_allclose(q.T @ q, np.eye(2), atol=1e-6)
+
+
+@pytest.mark.parametrize("n_classes", [3, 100])
+@pytest.mark.parametrize("kind", ["dense", "csr", "duplicates", "torch", "strict"])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_what_is_not_finite_reaches_the_sums_of_its_own_class_only(kind, n_classes, weighted):
+    rng = np.random.default_rng(5)
+    X = rng.poisson(1.0, (300, 6)).astype(float)
+    codes = np.concatenate([np.arange(n_classes + 1), rng.integers(0, n_classes + 1, 300)])[:300]
+    X[[0, 5], 0] = np.inf
+    X[1, [1, 2]] = np.nan
+    X[2, 3], X[np.flatnonzero(codes == 2)[1], 3] = np.inf, -np.inf
+    X[n_classes, 4] = np.nan  # left out
+    weights = rng.uniform(1, 2, 300) if weighted else None
+    sums = np.zeros((n_classes + 1, 6))
+    with np.errstate(invalid="ignore"):
+        np.add.at(sums, codes, X if weights is None else X * weights[:, None])
+    given = X
+    if kind in ("csr", "duplicates"):
+        given = sp.csr_array(X)
+    if kind == "duplicates":
+        given = sp.csr_array(
+            (np.repeat(given.data / 2, 2), np.repeat(given.indices, 2), 2 * given.indptr)
+        )
+    elif kind == "torch":
+        given = pytest.importorskip("torch").asarray(X)
+    elif kind == "strict":
+        given = pytest.importorskip("array_api_strict").asarray(X)
+    found = np.asarray(core.class_sums(given, codes, n_classes, weights=weights))
+    assert 0 < np.isnan(sums[:-1]).sum() < 10
+    np.testing.assert_allclose(found, sums[:-1], rtol=1e-12)
+
+
+@pytest.mark.parametrize("change", ["features", "classes", "unlabeled_weight"])
+def test_moments_of_other_samples_must_be_alike(change):
+    first = core.class_moments(FOUR, CODES, 2)
+    other = {
+        "features": lambda: core.class_moments(FOUR[:, :1], CODES, 2),
+        "classes": lambda: core.class_moments(FOUR, np.asarray([0, 1, 2, 2]), 3),
+        "unlabeled_weight": lambda: dataclasses.replace(first, unlabeled_weight=2.0),
+    }[change]()
+    with pytest.raises(ValueError, match=f"^other must have the same .*{change}"):
+        first + other
+    with pytest.raises(TypeError):
+        first + 1
 
 
 @pytest.mark.parametrize("weighted", [False, True])

@@ -209,6 +209,7 @@ def test_bytes_of_copies(device):
     assert device.h2d_bytes == HOST.nbytes + HOST.nbytes // 2
     x[torch.tensor([1, 2])]  # torch moves these indices by itself
     assert device.h2d_bytes == HOST.nbytes + HOST.nbytes // 2 + 2 * 8
+    assert [upload.file for upload in device.uploads] == [__file__] * 3
 
 
 def test_live_and_peak_bytes_are_those_of_storages(device):

@@ -81,6 +81,29 @@ def test_no_index_is_out_of_range(xp, monkeypatch, solver, n_classes):
     assert all(0 <= least <= largest < length for least, largest, length in ranges)
 
 
+# ---------------------------------------------------------------- full precision
+
+
+@pytest.mark.parametrize("solver", FORMS)
+def test_products_do_not_use_tf32(xp, solver):
+    # As CUPY_TF32=1 has it, which CuPy reads at its first product.
+    import cupy._core._routines_linalg as compute
+
+    X, y = problem(FEW, "float32")
+    x = xp.array(X)
+    expected = slce_xp.fit(x, y, solver=solver)
+    before = compute.get_compute_type("float32")
+    compute.set_compute_type("float32", compute.COMPUTE_TYPE_TF32)
+    try:
+        model = slce_xp.fit(x, y, solver=solver)
+        embedding = model.transform(x)
+        assert compute.get_compute_type("float32") == compute.COMPUTE_TYPE_TF32
+    finally:
+        compute.set_compute_type("float32", before)
+    np.testing.assert_array_equal(xp.numpy(model.eigenvalues), xp.numpy(expected.eigenvalues))
+    np.testing.assert_array_equal(xp.numpy(embedding), xp.numpy(expected.transform(x)))
+
+
 # ---------------------------------------------------------------- dtypes
 
 

@@ -601,6 +601,16 @@ def test_batches_may_be_dask_arrays_and_files(tmp_path):
     np.testing.assert_allclose(slce.components_, SLCE().fit(X, Y).components_, atol=1e-12)
 
 
+@pytest.mark.parametrize("method", ["fit", "partial_fit", "transform", "inverse_transform"])
+def test_masks_are_not_lost(method):
+    X, y = oracle.blobs(60, 5, 3, seed=1)
+    masked = np.ma.masked_less(X[:, :2] if method == "inverse_transform" else X, 1.0)
+    estimator = SLCE().fit(X, y)
+    labels = (y,) if method.endswith("fit") else ()
+    with pytest.raises(TypeError, match=r"^X must not be a masked array"):
+        getattr(estimator, method)(masked, *labels)
+
+
 # ---------------------------------------------------------------- what users of PCA and LDA expect
 
 

@@ -108,6 +108,39 @@ def test_bytes_and_numbers_are_not_merged():
         slce_xp.fit(X, [[b"1", 1, 2][code] for code in CODES])
 
 
+@pytest.mark.parametrize("kind", ["list", "objects", "batches", "batches of objects"])
+@pytest.mark.parametrize("number", [1, 1.0, np.int8(1), 7])
+def test_booleans_and_numbers_are_not_merged(kind, number):
+    if kind.startswith("batches"):
+        dtype = object if "objects" in kind else None
+        estimator = slce_xp.SLCE().partial_fit(X, CODES == 1)
+        with pytest.raises(TypeError, match="labels of one kind"):
+            estimator.partial_fit(X, np.array([number, 2, 3], dtype)[CODES])
+        return
+    y = [[True, number, 2][code] for code in CODES]
+    with pytest.raises(TypeError, match=r"labels of one kind .*True equals 1"):
+        slce_xp.fit(X, y if kind == "list" else np.array(y, object))
+
+
+def test_booleans_may_have_a_number_as_mark():
+    y = [[True, False, -1][code] for code in CODES]
+    model = slce_xp.fit(X, y, unlabeled=-1)
+    assert model.classes.tolist() == [False, True]
+    assert model.n_unlabeled == (CODES == 2).sum()
+
+
+@pytest.mark.parametrize("nothing", [np.nan, None])
+def test_strings_that_may_be_missing(nothing):
+    dtype = np.dtypes.StringDType(na_object=nothing)
+    y = np.array(["a", "b", "c"], dtype)[CODES]
+    y[::5] = nothing
+    with pytest.raises(ValueError, match="y must have a label for every sample"):
+        slce_xp.fit(X, y)
+    model = slce_xp.fit(X, y, unlabeled="missing")
+    assert model.classes.tolist() == ["a", "b", "c"]
+    assert model.n_unlabeled == len(y[::5])
+
+
 @pytest.mark.parametrize(
     ("y", "mark"),
     [
@@ -123,8 +156,9 @@ def test_a_mark_that_is_a_float_marks_one_class(y, mark):
 
 def test_a_mark_that_rounds_to_a_label_marks_nothing():
     y = np.array([BIG, 1, 2], dtype=float)[CODES]
-    assert slce_xp.fit(X, y, unlabeled=BIG + 1).n_unlabeled == 0
-    assert slce_xp.fit(X, CODES, unlabeled=0.5).n_unlabeled == 0
+    for labels_given, mark in ((y, BIG + 1), (CODES, 0.5)):
+        with pytest.warns(UserWarning, match="marks no sample"):
+            assert slce_xp.fit(X, labels_given, unlabeled=mark).n_unlabeled == 0
 
 
 def test_weights_of_classes():

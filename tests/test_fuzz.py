@@ -65,6 +65,15 @@ def tilt(model):
     model.components[0, :2] += 1e-6
 
 
+def claim_an_angle(model):
+    model.angle_bound = 1e-8
+    tilt(model)
+
+
+def say_nothing_of_the_angle(model):
+    model.angle_bound = np.inf
+
+
 def swap(model):
     model.components = model.components[::-1]
 
@@ -88,6 +97,8 @@ def be_no_number(model):
         (miscount, {"n_positive"}),
         (shift_an_eigenvalue, {"eigenvalues", "quotient"}),
         (tilt, {"orthonormal", "subspace"}),
+        (claim_an_angle, {"angle bound"}),
+        (say_nothing_of_the_angle, {"angle bound"}),
         (swap, {"quotient"}),
         (shift_the_mean, {"mean"}),
         (lose_a_sample, {"counts"}),

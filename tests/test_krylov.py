@@ -22,7 +22,7 @@ from slce_xp.core.solution import Request
 
 SIDES = {"features": (700, 500), "samples": (500, 700)}
 EPS = {"float64": 2.3e-16, "float32": 1.2e-7}
-TOL = {"float64": 1e-8, "float32": 4e-6}
+TOL = {"float64": 1e-6, "float32": 4e-6}
 
 
 def problem(side="features", dtype="float64", offset=0.0, n_classes=6, **options):
@@ -94,6 +94,9 @@ def test_the_default_tolerance_is_reached_whatever_the_spectrum(dtype, side, dec
             model = fit(X, y)
         assert model.n_components > 0
         assert model.residuals.max() <= TOL[dtype]
+        if dtype == "float64":
+            exact = oracle.eigenpairs(X, y)[1][: model.n_components]
+            assert oracle.largest_angle(model.components, exact) <= model.angle_bound <= 1e-5
         # Rounding is relative to S_t, which is larger than M where classes overlap. In sample
         # coordinates a = Xᵀu, and u is divided by its eigenvalue: so is its rounding.
         scale = EPS[dtype] * np.linalg.norm(oracle.centred(X), 2) ** 2
@@ -120,7 +123,8 @@ def test_history_has_an_entry_per_pass_and_ends_below_tol(dtype, side):
     X, y = problem(side, dtype)
     model = fit(X, y)
     assert 1 < model.passes == len(model.history)
-    assert model.history[-1] <= TOL[dtype] < model.history[-2]
+    assert model.history[-1] <= TOL[dtype]
+    assert model.history[-1] < model.history[-2]
     assert f"({model.passes} passes, residual" in str(model)
 
 
@@ -130,10 +134,16 @@ def test_too_few_passes_are_told_and_the_rest_is_honest(side):
     with pytest.warns(slce_xp.ConvergenceWarning, match=r"max_iter=2\b") as record:
         model = fit(X, y, max_iter=2)
     text = str(record[0].message)
-    late, of, largest = re.search(r"(\d+) of (\d+) .* largest ([\d.e-]+)", text).groups()
-    assert int(late) == (model.residuals > 1e-8).sum() > 0
-    assert int(of) == model.n_components == 5
+    (largest,) = re.search(r"the largest residual is ([\d.e-]+);", text).groups()
     assert float(largest) == pytest.approx(model.residuals.max(), rel=0.05)
+    exact = oracle.eigenpairs(X, y)[1][:5]
+    angle = oracle.largest_angle(model.components, exact)
+    assert model.n_components == 5
+    assert 1e-6 < angle <= model.angle_bound
+    if np.isfinite(model.angle_bound):
+        assert f"proved to {model.angle_bound:.1e} only" in text
+    else:
+        assert "it is not proved" in text
     assert model.passes == 2
     np.testing.assert_allclose(model.components @ model.components.T, np.eye(5), atol=1e-12)
     np.testing.assert_allclose(model.residuals, true_residuals(X, y, model), rtol=0.05)
@@ -200,7 +210,7 @@ def test_narrowing_the_block_finds_the_same_subspace_with_fewer_rows(side):
 
     def recorded(space, directions=None):
         grow(space, directions)
-        sizes.append(space.blocks[-1].shape[0])
+        sizes.append(space.size - sum(sizes))
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(krylov.KrylovSpace, "grow", recorded)
@@ -247,7 +257,7 @@ def test_dependent_directions_are_deflated(dtype, case):
     assert model.solver == "krylov"
     values, vectors = oracle.eigenpairs(X, y)
     scale = np.abs(values).max()
-    positive = int((values > TOL[dtype] * scale).sum())
+    positive = int((values > {"float64": 1e-8, "float32": 4e-6}[dtype] * scale).sum())
     assert model.n_components == positive > 0
     tolerance = {"float64": 1e-9, "float32": 2e-3}[dtype]
     assert oracle.largest_angle(model.components, vectors[:positive]) <= tolerance

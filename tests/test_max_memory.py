@@ -12,6 +12,7 @@ import slce_xp
 from slce_xp import _backend
 from slce_xp._planning import plan as _plan
 from slce_xp.core import rows as _rows
+from slce_xp.core.rows import block_bytes
 
 
 def dense(n, d, n_classes, dtype="float64"):
@@ -142,7 +143,7 @@ def test_integers_with_all_entries_in_a_few_rows():
     y = np.concatenate([y, np.full(30_000, 5)])
     source = _rows.SparseRows(_backend.Sparse(X))
     most = max(source.rows(block).stored for block in source.row_blocks(1))
-    assert 8 * most <= _plan.block_bytes(*X.shape, 8) < 8 * X.nnz
+    assert 8 * most <= block_bytes(*X.shape, 8) < 8 * X.nnz
     peak, model = peak_of_fit(X, y, "positive", solver="krylov")
     assert peak <= model.plan.most_bytes
     other = slce_xp.fit(X.astype(float), y, "positive", solver="krylov")

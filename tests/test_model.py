@@ -185,14 +185,14 @@ def test_a_printed_model_says_what_was_fitted_how_and_how_well(xp, dtype, solver
     for words in [
         "4 features → 2 components",
         "30 samples of 3 classes",
-        f"{solver} form, {xp.name} on ",
+        f"{solver} form, {xp.printed} on ",
         f", {dtype}",
         f"{first:.4g}, {second:.4g}",
         f"{model.loss:.4g} of {model.total_loss:.4g}, {removed:.1f} % removed",
         "all of them lower the loss",
     ]:
         assert words in text
-    assert f"4 features → 2 components, 3 classes, {xp.name} on " in repr(model)
+    assert f"4 features → 2 components, 3 classes, {xp.printed} on " in repr(model)
 
 
 def test_a_printed_model_says_how_many_components_are_useless():
@@ -240,6 +240,8 @@ def test_a_share_keeps_as_many_components_as_remove_it(solver):
         model = slce_xp.fit(samples, y, float(below), solver=solver)
         assert model.n_components == k
         np.testing.assert_allclose(model.eigenvalues, everything.eigenvalues[:k])
+        assert model.n_positive == k
+        assert model.angle_bound < 1e-6
         assert slce_xp.fit(samples, y, np.float64(above), solver=solver).n_components == k + 1
     with pytest.warns(UserWarning, match=r"n_components=0.9999.* is more than the share"):
         model = slce_xp.fit(samples, y, 0.999999, solver=solver)
@@ -349,6 +351,15 @@ def test_labels_of_any_kind_survive_a_file(kind, tmp_path):
     loaded = slce_xp.load(tmp_path / "model.npz")
     assert_same_model(loaded, model)
     assert [type(label) for label in loaded.classes] == [type(label) for label in model.classes]
+
+
+@pytest.mark.parametrize("dtype", [object, np.dtypes.StringDType()])
+def test_labels_that_end_in_nul_are_not_merged(dtype, tmp_path):
+    names = np.array(["a", "a\0", "a\0\0"], object).astype(dtype)
+    model = slce_xp.fit(X, names[CODES])
+    assert len(model.classes) == 3
+    with pytest.raises(ValueError, match=r"^classes must not end in a NUL"):
+        model.save(tmp_path / "model.npz")
 
 
 def test_labels_that_would_need_pickle_are_refused(tmp_path):
@@ -490,7 +501,7 @@ def test_a_refused_file_is_closed(saved):
 
 def test_a_file_of_a_newer_release_asks_for_an_upgrade(saved):
     rewrite(saved, {"version": 99, "classes": "a kind that is not known yet"})
-    with pytest.raises(ValueError, match=r"format 2 or older; .* has format 99\. Upgrade slce_xp"):
+    with pytest.raises(ValueError, match=r"format 3 or older; .* has format 99\. Upgrade slce_xp"):
         slce_xp.load(saved)
 
 
@@ -537,7 +548,7 @@ def test_a_scale_is_positive(xp, value):
 
 def test_a_scale_is_an_array_on_the_device_of_the_model(xp):
     model = slce_xp.fit(xp.array(X), CODES)
-    with pytest.raises(TypeError, match="scale must be an array; got list"):
+    with pytest.raises(TypeError, match="scale must be an array of real numbers; got list"):
         model.unscaled([1.0, 2.0, 3.0, 4.0])
     if xp.name != "numpy":
         with pytest.raises(ValueError, match="scale must be where the model is"):
@@ -550,3 +561,17 @@ def test_a_scale_is_for_every_feature_and_given_once():
         model.unscaled(np.ones(3))
     with pytest.raises(ValueError, match="has a scale already"):
         model.unscaled(np.ones(4)).unscaled(np.ones(4))
+
+
+@pytest.mark.parametrize(
+    ("scale", "message"),
+    [
+        (np.ma.masked_equal([1.0, 2.0, 1.0, 1.0], 2.0), "masked array"),
+        (np.ones(4) + 1j, "complex128"),
+        (np.array(["1"] * 4), "<U1"),
+    ],
+)
+def test_scales_that_are_no_real_numbers_are_refused(scale, message):
+    model = slce_xp.fit(np.eye(4), [0, 0, 1, 1])
+    with pytest.raises(TypeError, match=f"^scale must .*{message}"):
+        model.unscaled(scale)

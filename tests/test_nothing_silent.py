@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from conftest import load_set, needs_float64, spare_compiling
 
 import slce_xp
-from slce_xp._planning import plan as _plan
+from slce_xp._planning import schedule
 from slce_xp.core import krylov
 from slce_xp.core import moments as _moments
 
@@ -250,8 +250,8 @@ def test_the_count_above_a_level_is_an_upper_bound(shape, monkeypatch):
     n, d = {"tall": (300, 60), "wide": (60, 300)}[shape]
     X, y = oracle.blobs(n, d, 6, seed=8, separation=0.6)
     values, _ = oracle.eigenpairs(X, y)
-    monkeypatch.setattr(_plan, "WIDE_WIDTH", 6)
-    monkeypatch.setattr(_plan, "WIDE_WIDE_PASSES", 2)
+    monkeypatch.setattr(schedule, "WIDE_WIDTH", 6)
+    monkeypatch.setattr(schedule, "ALWAYS", 2)
     seen = []
     for side in (krylov._Features, krylov._Samples):
         original = side.count_above
@@ -349,7 +349,8 @@ def test_auto_gives_up_when_passes_have_cost_as_much_as_a_dense_form(xp):
     X, y = buried(1, 900, 450)
     model = slce_xp.fit(xp.array(X), y, "positive")
     assert model.n_positive == 2
-    assert model.solver == "krylov" or model.passes <= model.plan.flops / (4.0 * X.size * 3)
+    costs = model.plan.costs
+    assert model.passes <= costs.forming / costs.implicit + 2
 
 
 @pytest.mark.parametrize("solver", FORMS)
@@ -403,3 +404,38 @@ def test_sums_of_very_many_rows_in_single_precision(kind):
     # Equal numbers are rounded alike, which is the worst case; one after the other: 1300 eps.
     bound = 256 * np.finfo(np.float32).eps * trace
     assert abs(float(model.eigenvalues[0]) - exact.eigenvalues[0]) <= bound
+
+
+@pytest.mark.parametrize("shape", [(600, 300), (200, 400)], ids=["tall", "wide"])
+@pytest.mark.parametrize("solver", FORMS)
+@pytest.mark.parametrize("kind", ["array", "csr"])
+def test_weights_that_undo_the_size_of_rows(kind, solver, shape):
+    """√w·x is of one size, and so is every sample in M: the unit must be theirs, not that of x."""
+    if kind == "csr" and solver == "gram":
+        pytest.skip("sparse data have no Gram form")
+    rng, size = np.random.default_rng(0), 1e12
+    y = np.arange(shape[0]) % 4
+    X = rng.standard_normal(shape)
+    X[:, :4] += 3 * np.eye(4)[y]
+    weights = np.where(np.arange(shape[0]) % 3 == 1, size**-2, 1.0)
+    X[weights < 1] *= size
+    X = X.astype(np.float32)
+    M = oracle.weighted_matrix(X.astype(np.float64), y, weights)
+    expected = np.linalg.eigvalsh(M)[::-1][:3]
+    given = sp.csr_array(X) if kind == "csr" else X
+    model = slce_xp.fit(given, y, sample_weight=weights, solver=solver)
+    np.testing.assert_allclose(model.eigenvalues, expected, rtol=2e-5)
+    assert model.n_positive == 3
+
+
+@pytest.mark.parametrize("weight", [1e16, 1e30, 1e300])
+@pytest.mark.parametrize("solver", [*FORMS, "batches"])
+def test_weights_of_the_unlabelled_that_hide_all_others_are_refused(solver, weight):
+    X, y = oracle.blobs(60, 14, 4, seed=1)
+    y[::3] = -1
+    estimator = slce_xp.SLCE(unlabeled=-1, unlabeled_weight=weight)
+    fit = estimator.partial_fit
+    if solver != "batches":
+        fit = estimator.set_params(solver=solver).fit
+    with pytest.raises(ValueError, match=r"^unlabeled_weight must .* at most 1e\+15"):
+        fit(X.astype(np.float32), y)

@@ -14,6 +14,7 @@ import slce_xp
 from slce_xp import _backend
 from slce_xp._planning import plan as _plan
 from slce_xp._planning import sizes as _sizes
+from slce_xp.core.rows import block_bytes
 
 # samples, features, classes
 TALL = [(11_000, 256, 10), (70_000, 784, 10), (100_000, 50, 5), (50_000, 500, 5_000), (150, 4, 3)]
@@ -28,7 +29,7 @@ SQUARE = [(6_000, 6_000, 10), (20_000, 20_000, 50), (100_000, 20_000, 20), (4_18
 def test_the_shape_decides_the_form(form, shape):
     plan = slce_xp.plan(*shape)
     assert plan.form == form
-    assert (plan.width > 0) == (form == "krylov")
+    assert plan.width > 0 or form != "krylov"
     assert plan.n_components == min(shape[2] - 1, shape[1])
 
 
@@ -135,12 +136,13 @@ def test_invalid_sizes_are_refused(size):
 def test_less_memory_steers_to_a_smaller_form(shape):
     free = slce_xp.plan(*shape)
     assert free.form != "krylov"
-    memory = free.most_bytes
+    problem = _plan.Problem(*shape, shape[2] - 1, "float64")
+    memory = _plan.choose(problem, _plan.Limits(), free.form).most_bytes
     tight = slce_xp.plan(*shape, max_memory=memory - 1)
     assert tight.form == "krylov"
     assert tight.bytes < free.bytes
     assert "fits into memory" in tight.reason
-    assert slce_xp.plan(*shape, max_memory=memory).form == free.form
+    assert slce_xp.plan(*shape, max_memory=free.most_bytes).form == free.form
 
 
 @pytest.mark.parametrize("solver", ["auto", "scatter", "gram", "krylov"])
@@ -219,7 +221,7 @@ def test_a_fit_stays_within_its_plan_which_is_realistic(solver, n, d, n_classes,
     if kind == "far" and n > 60:  # a plan does not know the kind, so the costlier of two
         near, _ = peak_and_plan(*data(n, d, n_classes, dtype, 0.0), solver=solver)
         loose = 3.5 if solver == "krylov" else 2.5  # which may take fewer passes than planned
-        assert plan.bytes <= loose * max(peak, near) + 2 * _plan.block_bytes(n, d, 8)
+        assert plan.bytes <= loose * max(peak, near) + 2 * block_bytes(n, d, 8)
 
 
 def test_many_passes_stay_within_max_memory():

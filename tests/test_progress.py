@@ -9,6 +9,7 @@ import oracle
 import pytest
 
 import slce_xp
+from slce_xp._planning import memory as _memory
 from slce_xp._planning import plan as _plan
 
 tqdm = pytest.importorskip("tqdm")
@@ -40,7 +41,7 @@ def bars(monkeypatch):
             self.states.append((self.n, self.total))
 
     monkeypatch.setattr(auto, "tqdm", Drawn)
-    monkeypatch.setattr(_plan, "READ_BLOCK", 64 * 8 * 100)
+    monkeypatch.setattr(_memory, "READ_BLOCK", 64 * 8 * 100)
     return bars
 
 
@@ -96,7 +97,7 @@ def test_more_passes_than_planned_let_it_grow(monkeypatch, bars):
 @pytest.mark.parametrize("data", [X, Rows()], ids=["memory", "blocks"])
 @pytest.mark.parametrize("solver", ["scatter", "gram", "krylov"])
 def test_the_passes_are_counted_in_every_form(monkeypatch, bars, solver, data):
-    monkeypatch.setattr(_plan, "PANEL_BYTES", 64 * 8 * 100)  # five panels
+    monkeypatch.setattr(_memory, "PANEL_BYTES", 64 * 8 * 100)  # five panels
     model = slce_xp.fit(data, y, "positive", solver=solver, progress=True)
     (bar,) = bars
     assert all(n <= total for n, total in bar.states)

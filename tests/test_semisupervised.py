@@ -141,13 +141,70 @@ def test_a_large_weight_is_pca_of_the_unlabelled(solver):
     np.testing.assert_allclose(share, np.sum((centred @ axes[:3].T) ** 2, axis=0), rtol=1e-6)
 
 
-@pytest.mark.parametrize("unlabeled", [-1, "missing", "unknown", 2.5])
-def test_a_mark_that_does_not_occur_changes_nothing(unlabeled):
-    y = labels[KNOWN]
-    model = slce_xp.fit(X[KNOWN], y, unlabeled=unlabeled, unlabeled_weight=7.0)
+@pytest.mark.parametrize(
+    ("unlabeled", "as_kind"),
+    [(-1, int), (2.5, int), (-1, float), ("Unknown", str), ("a", object), (-1, object), (1, bool)],
+)
+def test_a_mark_that_does_not_occur_changes_nothing_but_is_reported(unlabeled, as_kind):
+    y = labels[KNOWN].astype(str).astype(object) if as_kind is object else labels[KNOWN]
+    y = y > 1 if as_kind is bool else y
+    y = y.astype(object if as_kind is bool else as_kind)
+    with pytest.warns(UserWarning, match=f"^unlabeled={unlabeled!r} marks no sample"):
+        model = slce_xp.fit(X[KNOWN], y, unlabeled=unlabeled, unlabeled_weight=7.0)
     plain = slce_xp.fit(X[KNOWN], y)
     assert_same(model, plain)
     assert model.loss == pytest.approx(plain.loss, abs=1e-9 * plain.total_loss)
+
+
+@pytest.mark.parametrize("unlabeled", ["missing", np.nan, np.float32("nan"), pd.NA, pd.NaT])
+def test_missing_labels_need_not_occur(unlabeled):
+    model = slce_xp.fit(X[KNOWN], labels[KNOWN], unlabeled=unlabeled, unlabeled_weight=7.0)
+    assert_same(model, slce_xp.fit(X[KNOWN], labels[KNOWN]))
+
+
+def test_a_batch_without_the_mark_is_silent_but_not_all_batches():
+    silent = slce_xp.SLCE(unlabeled=-1).partial_fit(X[KNOWN], labels[KNOWN])
+    silent.partial_fit(X[~KNOWN], labels[~KNOWN])
+    assert_same(silent.model_, slce_xp.fit(X, labels, unlabeled=-1))
+    other = slce_xp.SLCE(unlabeled=-9).partial_fit(X, labels)
+    with pytest.warns(UserWarning, match="^unlabeled=-9 marks no sample"):
+        assert len(other.classes_) == 5
+
+
+DATES = np.datetime64("2020-01-01") + labels.clip(-1)
+
+
+@pytest.mark.parametrize(
+    ("y", "unlabeled"),
+    [
+        (labels, ""),
+        (labels, "-1"),
+        (labels, True),
+        (labels, b"-1"),
+        (labels, (-1,)),
+        (labels.astype(str), -1),
+        (labels.astype(str), b"-1"),
+        (labels.astype(bytes), "-1"),
+        (labels > 1, 1),
+        (labels > 1, -1),
+        (DATES, "2019-12-31"),
+        (DATES, -1),
+        (DATES - DATES[0], -1),
+    ],
+)
+@pytest.mark.parametrize("in_batches", [False, True])
+def test_a_mark_of_another_kind_than_the_labels_is_refused(y, unlabeled, in_batches):
+    estimator = slce_xp.SLCE(unlabeled=unlabeled)
+    fit = estimator.partial_fit if in_batches else estimator.fit
+    with pytest.raises(TypeError, match=r"^unlabeled must be of the kind") as caught:
+        fit(X, y)
+    assert caught.value.parameter == "unlabeled"
+
+
+def test_booleans_are_not_the_numbers_that_they_equal():
+    with pytest.warns(UserWarning, match="^unlabeled=True marks no sample"):
+        model = slce_xp.fit(X[KNOWN], labels[KNOWN].astype(object), unlabeled=True)
+    assert model.classes.tolist() == [0, 1, 2, 3]
 
 
 def test_no_label_is_special_unless_told():
@@ -305,8 +362,17 @@ def test_missing_labels_are_refused_unless_told(case):
         (labels, np.int64(-1)),
         (labels, -1.0),
         (np.where(KNOWN, labels, 99), 99),
+        (labels, np.array(-1)),
+        (labels.astype(bytes), b"-1"),
+        (np.array([0, 1, 2, 3, "?"], dtype=object)[labels], "?"),
+        (np.array(["a", "b", "c", "d", -1], dtype=object)[labels], -1),
+        (np.where(KNOWN, labels, np.nan), np.nan),
+        (pd.Series(pd.array(labels, dtype="Int64")).mask(~KNOWN), pd.NA),
+        (DATES, np.datetime64("2019-12-31")),
+        (DATES, datetime.date(2019, 12, 31)),
+        (pd.Series(DATES), pd.Timestamp("2019-12-31")),
+        (DATES - np.datetime64("2020-01-01"), datetime.timedelta(days=-1)),
     ],
-    ids=["strings", "objects", "list", "categorical", "floats", "short", "NumPy's", "float", "99"],
 )
 def test_any_value_may_be_the_mark(y, unlabeled):
     model = slce_xp.fit(X, y, unlabeled=unlabeled)
@@ -326,7 +392,7 @@ def test_a_class_called_missing_is_no_mark():
 # ---------------------------------------------------------------- what is refused
 
 
-@pytest.mark.parametrize("value", [-1.0, np.nan, np.inf, "much", None, True])
+@pytest.mark.parametrize("value", [-1.0, np.nan, np.inf, "much", None, True, 1e16, 1e30, 1e300])
 def test_bad_weights_of_the_unlabelled_are_refused(value):
     with pytest.raises((TypeError, ValueError), match=r"unlabeled_weight must .*; got"):
         slce_xp.fit(X, labels, unlabeled=-1, unlabeled_weight=value)

@@ -340,6 +340,11 @@ BAD_WEIGHTS = {
     "infinite": (with_entry(np.inf), ValueError, r"inf"),
     "all zero": (np.zeros(120), ValueError, "zero|positive"),
     "text": (["heavy"] * 120, (TypeError, ValueError), ""),
+    "masked": (np.ma.masked_equal(with_entry(9.0), 9.0), TypeError, "masked array"),
+    "nothing masked": (np.ma.asarray(np.ones(120)), TypeError, "masked array"),
+    "complex": (np.ones(120) + 1j, TypeError, "complex128"),
+    "numbers as text": (["1"] * 120, TypeError, "<U1"),
+    "dates": (np.full(120, np.datetime64("2020-01-01")), TypeError, "datetime64"),
 }
 
 

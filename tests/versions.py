@@ -17,8 +17,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "slce_xp/versions"
-# Torch has one small build, which `make test` has; CuPy needs a GPU.
-LEFT_OUT = ("torch", "cupy-cuda12x", "cupy-cuda13x")
+# Torch has one small build, which `make test` has; CuPy needs a GPU; dpnp is large, and has
+# tests of its own (sycl.py).
+LEFT_OUT = ("torch", "cupy-cuda12x", "cupy-cuda13x", "dpnp")
 VERSIONS = """
 import platform, sys
 from importlib.metadata import version
@@ -26,7 +27,7 @@ print(f"Python {platform.python_version()}", *[f"{n} {version(n)}" for n in sys.
 """
 
 
-def requirements(extras=None, groups=()):
+def requirements(extras=None, groups=(), left_out=LEFT_OUT):
     """What pyproject.toml asks for in these extras (None: in all) and groups."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     extra, group = project["project"]["optional-dependencies"], project["dependency-groups"]
@@ -37,7 +38,7 @@ def requirements(extras=None, groups=()):
 
     lists = [extra[name] for name in extras or extra] + [members(name) for name in groups]
     wanted = set(itertools.chain(project["project"]["dependencies"], *lists))
-    return sorted(one for one in wanted if name_of(one) not in LEFT_OUT)
+    return sorted(one for one in wanted if name_of(one) not in left_out)
 
 
 def name_of(requirement):

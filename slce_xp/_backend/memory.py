@@ -7,7 +7,7 @@ from typing import Any
 
 import array_api_compat as compat
 
-from slce_xp._backend.places import Place
+from slce_xp._backend.places import Place, is_dpnp
 
 
 def free_bytes(place: Place) -> int | None:
@@ -27,6 +27,11 @@ def free_bytes(place: Place) -> int | None:
         if hasattr(kind, "memory_reserved"):  # kept by torch for its next tensors
             free += kind.memory_reserved(device) - kind.memory_allocated(device)
         return free
+    if is_dpnp(xp):
+        # Of Intel's GPUs, if the driver reports it.
+        utilities = importlib.import_module("dpctl.utils")
+        known: dict[str, int] = utilities.intel_device_info(device.sycl_device)
+        return known.get("free_memory")
     return None
 
 

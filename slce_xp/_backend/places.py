@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import operator
 import warnings
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -21,11 +22,24 @@ _LIBRARIES = {
     "cupy": ("array_api_compat.cupy", "cupy-cuda12x"),
     "torch": ("array_api_compat.torch", "torch"),
     "jax": ("jax.numpy", "jax"),
+    "dpnp": ("dpnp", "dpnp"),
     "array_api_strict": ("array_api_strict", "array-api-strict"),
 }
 
 
 BACKENDS = tuple(_LIBRARIES)
+_NAMES = {module: name for name, (module, _) in _LIBRARIES.items()}
+
+
+# What this package calls of the standard: a library that lacks one of them cannot be used.
+FUNCTIONS = (
+    *("linalg.cholesky", "linalg.diagonal", "linalg.eigh", "linalg.qr", "linalg.solve"),
+    *("linalg.trace", "linalg.vector_norm"),
+    *("__array_namespace_info__", "abs", "any", "arange", "argmax", "asarray", "astype", "concat"),
+    *("cumulative_sum", "empty", "eye", "finfo", "from_dlpack", "isdtype", "isfinite", "max"),
+    *("mean", "min", "ones", "ones_like", "reshape", "result_type", "sqrt", "sum"),
+    *("take", "where", "zeros", "zeros_like"),
+)
 
 
 class Place(NamedTuple):
@@ -42,9 +56,13 @@ NUMPY = Place(compat.array_namespace(np.empty(0)), compat.device(np.empty(0)))
 
 
 def is_array(x: object) -> bool:
-    """Whether `x` is a dense array of a library that computes eagerly."""
+    """Whether `x` is a dense array of a library that computes eagerly.
+
+    One without DLPack, as of cubed or blosc2, is read by its rows instead.
+    """
     return (
         compat.is_array_api_obj(x)
+        and hasattr(x, "__dlpack__")
         and not compat.is_dask_array(x)
         and not compat.is_pydata_sparse_array(x)
     )
@@ -70,14 +88,7 @@ def place_of_sparse(x: Any) -> Place:
 
 def namespace_of(x: Array) -> Any:
     """The namespace of an array; of a Dask array, that of Dask."""
-    return compat.array_namespace(x) if compat.is_dask_array(x) else place_of(x).xp
-
-
-def is_traced(x: object) -> bool:
-    """Whether `x` stands for values that a compiler will know later: they cannot be read."""
-    if compat.is_jax_array(x):
-        return isinstance(x, jax().core.Tracer)
-    return compat.is_torch_array(x) and importlib.import_module("torch").compiler.is_compiling()
+    return x.place.xp if isinstance(x, Matrix) else compat.array_namespace(x)
 
 
 def is_dask(x: object) -> bool:
@@ -85,12 +96,16 @@ def is_dask(x: object) -> bool:
     return compat.is_dask_array(x)
 
 
-def backend_name(xp: ModuleType) -> str:
+def backend_name(xp: Any) -> str:
     """Return the name by which users call a namespace."""
-    for name, (module, _) in _LIBRARIES.items():
-        if xp.__name__ == module:
-            return name
-    return xp.__name__
+    module = getattr(xp, "__name__", type(xp).__name__)
+    return _NAMES.get(module, module)
+
+
+def backend_argument(xp: Any) -> str:
+    """What to write after ``backend=`` for a namespace: a name in quotes, or the namespace."""
+    name = backend_name(xp)
+    return repr(name) if name in _LIBRARIES else name
 
 
 def find_place(backend: str | ModuleType, device: object = None) -> Place:
@@ -102,7 +117,31 @@ def find_place(backend: str | ModuleType, device: object = None) -> Place:
     xp = _load(backend) if isinstance(backend, str) else _as_namespace(backend)
     if compat.is_cupy_namespace(xp):
         _require_cuda_for_cupy(xp)
+    if is_dpnp(xp):
+        _require_sycl_for_dpnp()
+    missing = missing_functions(xp)
+    if missing:
+        raise ValueError(
+            f"backend must offer the array API standard; {backend_name(xp)} lacks {missing}. Use "
+            "one that has it, such as 'numpy' or 'torch'"
+        )
     return Place(xp, _find_device(xp, device))
+
+
+def missing_functions(xp: Any) -> str:
+    """The functions of the standard that are used here and that a library lacks, in words."""
+    if backend_name(xp) in _LIBRARIES:
+        return ""
+    missing = [name for name in FUNCTIONS if not _has(xp, name)]
+    words = ", ".join(missing[:3])
+    return f"{words} and {len(missing) - 3} more" if len(missing) > 3 else words
+
+
+def _has(xp: Any, name: str) -> bool:
+    try:
+        return callable(operator.attrgetter(name)(xp))
+    except AttributeError:
+        return False
 
 
 def describe_backend(name: str) -> str:
@@ -152,6 +191,15 @@ def _require_cuda_for_cupy(xp: ModuleType) -> None:
         )
 
 
+def _require_sycl_for_dpnp() -> None:
+    # `import dpnp` succeeds without a driver.
+    if not importlib.import_module("dpctl").get_devices():
+        raise RuntimeError(
+            "backend='dpnp' needs a SYCL device and its driver, and none was found; install the "
+            "driver of your GPU or, for the CPU, intel-opencl-rt, or use backend='numpy'"
+        )
+
+
 def _find_device(xp: ModuleType, device: object) -> Any:
     try:
         return compat.device(xp.empty(0, device=_as_device(xp, device)))
@@ -177,7 +225,7 @@ def _as_device(xp: ModuleType, device: object) -> object:
     if compat.is_jax_namespace(xp):
         kind, _, index = device.partition(":")
         return jax().devices(kind)[int(index or 0)]
-    if compat.is_numpy_namespace(xp) or compat.is_torch_namespace(xp):
+    if compat.is_numpy_namespace(xp) or compat.is_torch_namespace(xp) or is_dpnp(xp):
         return device
     matches = [known for known in _devices(xp) if device in (str(known), device_name(known))]
     return matches[0] if matches else device
@@ -187,6 +235,9 @@ def device_name(device: Any) -> str:
     """The name by which `device=` finds a device again."""
     if type(device).__module__.startswith("cupy"):
         return f"cuda:{device.id}"
+    device = getattr(device, "sycl_device", device)
+    if hasattr(device, "filter_string"):  # of dpnp, such as "level_zero:gpu:0"
+        return str(device.filter_string)
     name = str(getattr(device, "_device", device))  # array-api-strict keeps it there
     return name.replace("TFRT_CPU_", "cpu:")  # an older JAX does not know its CPUs by that name
 
@@ -200,6 +251,10 @@ def _devices(xp: ModuleType) -> list[Any]:
             return [d for d in xp.__array_namespace_info__().devices() if str(d) != "meta"]
     except Exception:  # a list of devices is only there to help the message
         return []
+
+
+def is_dpnp(xp: Any) -> bool:
+    return backend_name(xp) == "dpnp"
 
 
 def jax() -> ModuleType:

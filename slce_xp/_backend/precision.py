@@ -32,14 +32,17 @@ def factors_of(scale: float) -> tuple[float, float]:
     return math.ldexp(1.0, exponent // 2), math.ldexp(1.0, exponent - exponent // 2)
 
 
-def adds_in_sequence(place: Place, is_sparse: bool) -> bool:
-    """Whether products add up long sums term by term, which rounds as often as there are terms.
+def longest_sum(place: Place, is_sparse: bool) -> int | None:
+    """Rows that a product in single precision should add up at most; None for any number.
 
-    SciPy's sparse products and torch's products on the CPU do; NumPy's and a GPU's add in blocks.
+    Products on a CPU add term after term, or block after block, and round each time; a GPU's
+    add in a tree.
     """
     if compat.is_torch_namespace(place.xp):
-        return str(place.device) == "cpu"
-    return is_sparse and compat.is_numpy_namespace(place.xp)
+        return 1024 if str(place.device) == "cpu" else None
+    if compat.is_numpy_namespace(place.xp):
+        return 1024 if is_sparse else 4096
+    return None
 
 
 def working_dtype(x: Array) -> Any:
@@ -63,16 +66,20 @@ def working_dtype(x: Array) -> Any:
 
 def longest_float(place: Place) -> Any:
     """float64, or what a device has that cannot hold it."""
-    xp, device = place
-    kinds = xp.__array_namespace_info__().dtypes(device=device, kind="real floating")
-    return kinds.get("float64", xp.float32)
+    return real_dtypes(place).get("float64", place.xp.float32)
+
+
+def real_dtypes(place: Place) -> dict[str, Any]:
+    """The real floating dtypes of a device, by name."""
+    info = place.xp.__array_namespace_info__()
+    return dict(info.dtypes(device=place.device, kind="real floating"))
 
 
 @contextlib.contextmanager
 def computing(place: Place) -> Iterator[None]:
     """What holds while numbers are worked with: full precision, and errors that say what to do.
 
-    Products keep the precision of their dtype: JAX by default, and torch if allowed
+    Products keep the precision of their dtype: JAX by default, and torch and CuPy if allowed
     to, multiply float32 in TF32 on GPUs that have it, which keeps three digits and makes a
     Gram matrix useless. NumPy is quiet about overflow and infinity, which are reported as
     errors of X. A library that runs out of memory raises MemoryError, whatever its own error is.
@@ -94,7 +101,7 @@ def _is_out_of_memory(error: Exception) -> bool:
     # By name, so that no library need be imported; a plain MemoryError is our own.
     return (
         (isinstance(error, MemoryError) and type(error) is not MemoryError)
-        or type(error).__name__ == "OutOfMemoryError"
+        or type(error).__name__ in ("OutOfMemoryError", "USMAllocationError")
         or "RESOURCE_EXHAUSTED" in str(error)
     )
 
@@ -113,6 +120,14 @@ def _full_precision(xp: ModuleType) -> Iterator[None]:
                 elif hasattr(products, "allow_tf32"):  # torch before 2.9
                     _set_for_now(restore, products, "allow_tf32", False)
             yield
+    elif compat.is_cupy_namespace(xp):
+        compute = importlib.import_module("cupy._core._routines_linalg")
+        before = compute.get_compute_type("float32")  # CUPY_TF32=1 included
+        compute.set_compute_type("float32", compute.COMPUTE_TYPE_DEFAULT)
+        try:
+            yield
+        finally:
+            compute.set_compute_type("float32", before)
     else:
         yield
 

@@ -12,7 +12,7 @@ import array_api_compat as compat
 import numpy as np
 
 from slce_xp._backend.places import NUMPY, Array, Matrix, Place, has_csr, place_of, place_of_sparse
-from slce_xp._backend.precision import factors_of
+from slce_xp._backend.precision import dtype_name, factors_of
 from slce_xp._backend.transfer import from_host, move, to_host
 from slce_xp._errors import wrong_type
 
@@ -283,3 +283,16 @@ def byte_count(x: Array) -> int:
     if isinstance(x, Sparse):
         return sum(int(part.nbytes) for part in x.parts())
     return int(getattr(x, "nbytes", 8 * x.shape[0] * x.shape[1]))  # array-api-strict has none
+
+
+def draw_sparse(
+    seed: int, shape: tuple[int, int], per_row: int, place: Place, dtype: Any
+) -> Sparse:
+    """Random sparse rows with as many entries each, for measurements."""
+    rng = np.random.default_rng(seed)
+    n, d = shape
+    columns = np.sort(rng.integers(0, d, (n, per_row), dtype=np.int32), axis=1).reshape(-1)
+    values = rng.standard_normal(n * per_row).astype(dtype_name(dtype))
+    pointers = np.arange(0, n * per_row + 1, per_row, dtype=np.int32)
+    make = importlib.import_module("scipy.sparse").csr_array
+    return Sparse(make((values, columns, pointers), shape=shape)).move(place)

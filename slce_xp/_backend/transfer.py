@@ -9,8 +9,18 @@ from typing import Any
 import array_api_compat as compat
 import numpy as np
 
-from slce_xp._backend.places import Array, Matrix, Place, first_line, place_of
-from slce_xp._backend.precision import dtype_name
+from slce_xp._backend.places import (
+    BACKENDS,
+    Array,
+    Matrix,
+    Place,
+    backend_name,
+    first_line,
+    place_of,
+)
+from slce_xp._backend.precision import dtype_name, real_dtypes
+
+_DLPACK_CPU = 1  # kDLCPU
 
 
 def to_host(x: Array) -> np.ndarray:
@@ -25,11 +35,40 @@ def to_host(x: Array) -> np.ndarray:
         return x.get()  # type: ignore[no-any-return]
     if compat.is_torch_array(x):
         return _torch_to_host(x)
-    if not compat.is_jax_array(x):
-        x = compat.to_device(
-            x, compat.array_namespace(x).__array_namespace_info__().default_device()
-        )
-    return np.asarray(x)
+    if compat.is_jax_array(x):
+        return np.asarray(x)
+    return _any_to_host(x)
+
+
+def _any_to_host(x: Array) -> np.ndarray:
+    """Copy an array of any library to the host: by the standard's protocol, or its own way."""
+    refusals = []
+    for way in (_by_dlpack, _by_own_method, np.asarray):
+        try:
+            values = way(x)
+        except Exception as error:  # each library raises its own kind
+            refusals.append(error)
+        else:
+            if isinstance(values, np.ndarray) and values.dtype != object:
+                return values
+    raise TypeError(
+        f"the values of an array of {place_of(x)} cannot be read "
+        f"({first_line(refusals[0]) if refusals else 'as numbers'}). Convert it to NumPy first, in "
+        "that library's own way"
+    )
+
+
+def _by_dlpack(x: Array) -> Any:
+    on_host = x.__dlpack_device__()[0] == _DLPACK_CPU
+    # A copy is asked for: without, some libraries refuse to leave a device.
+    return np.from_dlpack(x, device="cpu", copy=None if on_host else True)
+
+
+def _by_own_method(x: Array) -> Any:
+    for name in ("asnumpy", "numpy", "get"):
+        if hasattr(x, name):
+            return getattr(x, name)()
+    return None
 
 
 def read(*arrays: Array) -> list[np.ndarray]:
@@ -59,20 +98,48 @@ def from_host(values: np.ndarray, place: Place, dtype: Any = None) -> Array:
     )
     # Converted here, not over there: the device never holds both.
     values = values.astype(native if dtype is None else dtype_name(dtype), copy=False)
-    if compat.is_torch_namespace(xp) and (
+    is_known = backend_name(xp) in BACKENDS
+    if (compat.is_torch_namespace(xp) or not is_known) and (
         not values.flags.writeable or any(stride < 0 for stride in values.strides)
     ):
-        # Torch refuses negative strides and warns that it could write to read-only memory.
+        # Torch refuses negative strides and warns that it could write to read-only memory; others
+        # refuse either.
         values = values.copy()
+    if not is_known:
+        return _any_from_host(values, place)
     try:
         return xp.asarray(values, dtype=dtype, device=device)
     except (TypeError, ValueError) as error:
         if values.dtype != np.float64:
             raise
-        raise TypeError(
-            f"{place} cannot hold float64 ({first_line(error)}); fit in single precision there, "
-            "with X.astype('float32')"
-        ) from error
+        raise _no_float64(place, error) from error
+
+
+def _any_from_host(values: np.ndarray, place: Place) -> Array:
+    """A NumPy array in a library that is known by the standard only.
+
+    Its asarray need not know NumPy's arrays; its from_dlpack does.
+    """
+    refusals = []
+    for way in (place.xp.from_dlpack, place.xp.asarray):
+        try:
+            return way(values, device=place.device)
+        except (TypeError, ValueError, BufferError, RuntimeError) as error:
+            refusals.append(error)
+    if values.dtype == np.float64 and "float64" not in real_dtypes(place):
+        raise _no_float64(place, refusals[0]) from refusals[0]
+    raise TypeError(
+        f"{place} does not take {values.dtype} arrays of NumPy: neither from_dlpack(x, device=...) "
+        f"works ({first_line(refusals[0])}) nor asarray(x, device=...) "
+        f"({first_line(refusals[1])}). Convert X to a dtype that it has, or to another library"
+    ) from refusals[0]
+
+
+def _no_float64(place: Place, error: Exception) -> TypeError:
+    return TypeError(
+        f"{place} cannot hold float64 ({first_line(error)}); fit in single precision there, "
+        "with X.astype('float32')"
+    )
 
 
 def move(x: Array, place: Place) -> Array:
@@ -112,6 +179,16 @@ def column_slices_are_views(xp: ModuleType) -> bool:
 def detached(x: Array) -> Array:
     """`x` without its autograd history: a fit is not differentiated."""
     return x.detach() if not isinstance(x, Matrix) and compat.is_torch_array(x) else x
+
+
+def put_rows(target: Array, start: int, rows: Array) -> Array:
+    """`target` with some rows replaced: in place if the library can, otherwise a copy."""
+    stop = start + rows.shape[0]
+    xp, _ = place_of(target)
+    if compat.is_jax_namespace(xp):
+        return xp.concat([target[:start, :], rows, target[stop:, :]], axis=0)
+    target[start:stop, :] = rows
+    return target
 
 
 def without_rows(x: Array) -> Array:

@@ -5,14 +5,18 @@ All of it happens on the host, and nothing here changes what the caller passed.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from slce_xp import _backend
-from slce_xp._data.matrix import is_missing
+from slce_xp._data import marks
+from slce_xp._data.matrix import check_values, is_missing
 from slce_xp._errors import invalid, wrong_type
+from slce_xp._parameters import as_unlabeled_weight
+from slce_xp.core.given import check_not_masked
 from slce_xp.core.groups import Groups, in_units
 
 
@@ -88,7 +92,9 @@ def as_labels(
             f"X and y must have the same number of samples; "
             f"got {n_samples} rows in X and {values.shape[0]} labels in y. Pass one label per row",
         )
-    without = _without_label(values, unlabeled)
+    without = marks.without_label(values, unlabeled)
+    if without is None and not in_part:
+        marks.warn_if_unmarked(unlabeled)
     _check_no_missing(values, without)
     weights, unit = in_units(_as_weights(sample_weight, n_samples, in_part))
     present, n_unlabeled = None, 0
@@ -108,9 +114,7 @@ def as_labels(
     if not in_part:
         check_class_count(classes, weights is not None)
         _check_not_continuous(classes, len(codes))
-    elif isinstance(class_weight, dict):
-        known = plain(classes)
-        class_weight = {k: v for k, v in class_weight.items() if k in known}
+        check_class_weight(class_weight, classes)
     if present is not None:
         everyone = np.full(n_samples, classes.shape[0], dtype=np.int64)
         everyone[present] = codes
@@ -122,7 +126,7 @@ def as_labels(
         counts.astype(np.int64, copy=False),
         weights,
         n_unlabeled,
-        _as_unlabeled_weight(unlabeled_weight),
+        as_unlabeled_weight(unlabeled_weight),
         unit * class_unit,
     )
 
@@ -180,7 +184,9 @@ def union(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Return the distinct labels of both, sorted."""
     if a.dtype == b.dtype or not {a.dtype.kind, b.dtype.kind} <= set("biufO"):
         return np.unique(np.concatenate([a, b]))
-    return np.unique(array_of([*plain(a), *plain(b)]))
+    both = array_of([*plain(a), *plain(b)])
+    _check_not_both(both)
+    return np.unique(both)
 
 
 def positions(labels: np.ndarray, among: np.ndarray) -> np.ndarray:
@@ -196,12 +202,24 @@ def array_of(labels: list[Any]) -> np.ndarray:
     if any(isinstance(label, str) or is_missing(label) for label in labels):
         return _objects(labels)
     values = np.asarray(labels)
+    if values.ndim == 1 and values.dtype.kind in "iufc" and _count_booleans(labels):
+        return _objects(_own(labels))
     if values.ndim != 1 or values.dtype.kind not in "fcS":
         return values
     own = _own(labels)
     if own and all(type(label) is int for label in own):  # some of them above 2⁶³
         return np.array(own, np.uint64) if min(own) >= 0 else _objects(own)
     return values if list(values.astype(object)) == own else _objects(own)
+
+
+def _count_booleans(labels: Iterable[Any]) -> int:
+    return sum(isinstance(label, (bool, np.bool)) for label in labels)
+
+
+def _check_not_both(labels: np.ndarray) -> None:
+    """Raise TypeError for booleans among numbers: True and 1 would be one class."""
+    if labels.dtype == object and 0 < _count_booleans(labels) < len(labels):
+        raise TypeError("booleans and others, of which True equals 1")
 
 
 def _own(labels: Iterable[Any]) -> list[Any]:
@@ -219,6 +237,7 @@ def _objects(labels: list[Any]) -> np.ndarray:
 def _comparable(values: np.ndarray, y: Any) -> np.ndarray:
     """Return labels, none of them missing, that compare exactly."""
     numbers = (int, float, np.number, np.bool)
+    _check_not_both(values)
     if values.dtype != object or not any(isinstance(v, numbers) for v in values):
         return values
     if isinstance(y, np.ndarray):  # of objects: keep them
@@ -243,15 +262,14 @@ def label_values(y: Any) -> np.ndarray:
     """Convert labels in any container to an array; missing ones stay None, NaN or similar."""
     if y is None:
         raise invalid("y", "y must be given: SLCE is supervised; got None. Use PCA without labels")
-    if isinstance(y, np.ma.MaskedArray):
-        raise wrong_type(
-            "y", "y must not be a masked array, its mask would be lost; drop those samples"
-        )
+    check_not_masked(y, "y")
     if isinstance(y, np.ndarray):
-        return np.asarray(y)
+        # Strings that may be missing compare with others as if they were any of them.
+        return y.astype(object) if hasattr(y.dtype, "na_object") else np.asarray(y)
     if _backend.is_dask(y):
         return label_values(y.compute())
     if _backend.is_array(y):
+        check_values(y, "y")
         return _backend.to_host(_backend.detached(y))
     if hasattr(y, "columns") and hasattr(y, "to_numpy"):  # a frame of one column
         return np.asarray(y.to_numpy())
@@ -280,23 +298,8 @@ def _exact_values(y: Any, values: np.ndarray) -> np.ndarray:
     return array_of(labels) if any(isinstance(label, int) for label in labels) else values
 
 
-def _missing(values: np.ndarray) -> np.ndarray | None:
-    """Return a mask of missing labels (NaN, None, NaT, empty); None if the dtype has none."""
-    if values.dtype.kind in "fc":
-        return np.asarray(np.isnan(values))
-    if values.dtype.kind in "mM":
-        return np.asarray(np.isnat(values))
-    if values.dtype.kind in "UT":
-        return np.asarray(values == "")
-    if values.dtype.kind == "S":
-        return np.asarray(values == b"")
-    if values.dtype == object:
-        return np.fromiter((is_missing(v) or v == "" for v in values), bool, len(values))
-    return None
-
-
 def _check_no_missing(values: np.ndarray, without: np.ndarray | None) -> None:
-    missing = _missing(values)
+    missing = marks.missing(values)
     if missing is not None and without is not None:
         missing = missing & ~without
     if missing is not None and missing.any():
@@ -308,34 +311,6 @@ def _check_no_missing(values: np.ndarray, without: np.ndarray | None) -> None:
         )
 
 
-def _without_label(values: np.ndarray, unlabeled: Any) -> np.ndarray | None:
-    """Return a mask of samples marked as unlabelled; None if there are none."""
-    if unlabeled is None:
-        return None
-    if isinstance(unlabeled, str) and unlabeled == "missing":
-        mask = _missing(values)
-    elif values.dtype == object:
-        marked = (
-            type(v) is not bool and not is_missing(v) and bool(v == unlabeled) for v in values
-        )
-        mask = np.fromiter(marked, bool)
-    else:
-        same_kind = isinstance(unlabeled, (str, bytes)) == (values.dtype.kind in "UST")
-        mark = _as_mark(unlabeled, values.dtype) if same_kind else None
-        mask = None if mark is None else np.asarray(values == mark)
-    return mask if mask is not None and mask.any() else None
-
-
-def _as_mark(mark: Any, dtype: np.dtype) -> Any:
-    """Return the mark as a number of the labels' dtype; None if it would be rounded."""
-    if dtype.kind in "iu" and isinstance(mark, (float, np.floating)):
-        return int(mark) if float(mark).is_integer() else None
-    if dtype.kind == "f" and isinstance(mark, (int, np.integer)):
-        with np.errstate(over="ignore"):
-            return mark if dtype.type(mark).astype(object) == int(mark) else None
-    return mark
-
-
 def _as_weights(sample_weight: Any, n_samples: int, in_part: bool) -> np.ndarray | None:
     """Return one number ≥ 0 per sample; in a part of the data, all may be zero."""
     if sample_weight is None:
@@ -343,10 +318,15 @@ def _as_weights(sample_weight: Any, n_samples: int, in_part: bool) -> np.ndarray
     rule = "sample_weight must hold one finite number ≥ 0 per sample"
     if _backend.is_dask(sample_weight):
         sample_weight = sample_weight.compute()
+    check_not_masked(sample_weight, "sample_weight")
+    check_values(sample_weight, "sample_weight")
     on_device = _backend.is_array(sample_weight) and not isinstance(sample_weight, np.ndarray)
     host = _backend.to_host(_backend.detached(sample_weight)) if on_device else sample_weight
     try:
-        weights = np.asarray(host, dtype=np.float64)
+        found = np.asarray(host)
+        if found.dtype.kind not in "biufO":  # NumPy would make numbers of dates and texts
+            raise TypeError(f"dtype {found.dtype}")
+        weights = found.astype(np.float64)
     except (TypeError, ValueError) as error:
         got = f"{type(sample_weight).__name__} ({error})"
         raise wrong_type("sample_weight", f"{rule}; got {got}") from None
@@ -376,18 +356,17 @@ def _class_weighted(
         totals = np.bincount(codes, single, minlength=n_classes)[:n_classes]
         factors = totals.sum() / (n_classes * totals)
     elif isinstance(class_weight, dict):
-        known = plain(classes)
-        unknown = [label for label in class_weight if label not in known]
         try:
-            factors = np.array([float(class_weight.get(label, 1.0)) for label in known])
+            values = {label: float(value) for label, value in class_weight.items()}
+            is_valid = all(0.0 < value < np.inf for value in values.values())
         except (TypeError, ValueError):
-            factors = np.full(n_classes, np.nan)
-        if unknown or not (np.isfinite(factors) & (factors > 0)).all():
+            is_valid = False
+        if not is_valid:
             raise invalid(
                 "class_weight",
-                f"class_weight must give labels of y a finite weight > 0; got {class_weight!r}, "
-                f"and y has {known[:10]}{' …' * (n_classes > 10)}. Use the labels of y as keys",
+                f"class_weight must give labels of y a finite weight > 0; got {class_weight!r}",
             )
+        factors = np.array([values.get(label, 1.0) for label in plain(classes)])
     else:
         raise invalid(
             "class_weight",
@@ -405,13 +384,30 @@ def _class_weighted(
     return weighted
 
 
-def _as_unlabeled_weight(value: Any) -> float:
-    message = (
-        "unlabeled_weight must be a finite number ≥ 0, the weight of a sample without a label; "
-        f"got {value!r}"
-    )
-    if isinstance(value, bool) or not isinstance(value, (int, float, np.floating, np.integer)):
-        raise wrong_type("unlabeled_weight", message)
-    if not (np.isfinite(value) and value >= 0):
-        raise invalid("unlabeled_weight", message)
-    return float(value)
+def unknown_keys(class_weight: Any, classes: np.ndarray) -> list[Any]:
+    """Return the labels of a dict of class weights that are not among the classes."""
+    known = plain(classes)
+    labels = class_weight if isinstance(class_weight, dict) else ()
+    return [label for label in labels if label not in known]
+
+
+def check_class_weight(class_weight: Any, classes: np.ndarray) -> None:
+    """Raise ValueError for weights of labels that y does not have."""
+    unknown = unknown_keys(class_weight, classes)
+    if unknown:
+        raise invalid(
+            "class_weight",
+            f"class_weight must have labels of y as keys; got {unknown[:10]}, and y has "
+            f"{plain(classes)[:10]}{' …' * (len(classes) > 10)}. Use the labels of y as keys",
+        )
+
+
+def warn_if_unknown(class_weight: Any, classes: np.ndarray) -> None:
+    """Warn of weights of labels that no batch had: they may be misspelt, or still come."""
+    unknown = unknown_keys(class_weight, classes)
+    if unknown:
+        warnings.warn(
+            f"class_weight has keys that are labels of no batch so far: {unknown[:10]}, and y had "
+            f"{plain(classes)[:10]}{' …' * (len(classes) > 10)}. Use the labels of y as keys",
+            stacklevel=3,
+        )

@@ -35,6 +35,18 @@ def as_matrix(X: Any, *, name: str = "X") -> Array:
     """Return `X` as a 2-D array or sparse matrix of real numbers, in its own library."""
     refuse_path(X, name)
     array = _as_array(X, name)
+    check_is_matrix(array, name)
+    if _backend.working_dtype(array) is None:
+        dtype = _backend.dtype_name(array.dtype)
+        remedy = f"convert it first, for example {name}.astype(float)"
+        if "complex" in dtype:
+            remedy = f"take {name}.real, or stack real and imaginary parts as features"
+        raise wrong_type(name, f"{name} must hold real numbers; got dtype {dtype}: {remedy}")
+    return array
+
+
+def check_is_matrix(array: Array, name: str) -> None:
+    """Raise ValueError for an array that is not two-dimensional."""
     shape = tuple(array.shape)
     if len(shape) != 2:
         remedy = f"images into rows: {name}.reshape(n, -1)"
@@ -45,13 +57,23 @@ def as_matrix(X: Any, *, name: str = "X") -> Array:
             f"{name} must be two-dimensional (samples × features); got shape {shape}. "
             f"Reshape {remedy}",
         )
-    if _backend.working_dtype(array) is None:
-        dtype = _backend.dtype_name(array.dtype)
-        remedy = f"convert it first, for example {name}.astype(float)"
-        if "complex" in dtype:
-            remedy = f"take {name}.real, or stack real and imaginary parts as features"
-        raise wrong_type(name, f"{name} must hold real numbers; got dtype {dtype}: {remedy}")
-    return _backend.detached(array)
+
+
+def as_values(X: Any) -> Array:
+    """Return `X` as a matrix whose values can be read, for a fit, which is not differentiated."""
+    check_values(X, "X")
+    return _backend.detached(as_matrix(X))
+
+
+def check_values(x: Any, name: str) -> None:
+    """Raise TypeError for an array without values, as under ``jax.jit``."""
+    if _backend.is_traced(x):
+        raise wrong_type(
+            name,
+            f"{name} must have values; got an array that jax.jit, torch.compile or the like "
+            "traces. A fit reads values to choose its form and to know when to stop. Fit outside, "
+            "and use the model inside: transform, inverse_transform and reconstruct work there",
+        )
 
 
 def _as_array(X: Any, name: str) -> Array:
@@ -90,7 +112,7 @@ def _as_array(X: Any, name: str) -> Array:
         )
     if _backend.is_sparse(X):
         return _backend.Sparse(X) if len(X.shape) == 2 else X
-    if hasattr(X, "nnz") or hasattr(X, "nse") or str(getattr(X, "layout", "")) == "torch._mkldnn":
+    if _is_unknown_sparse(X):
         ways = ("toarray", "to_dense", "todense")
         way = next((way for way in ways if hasattr(X, way)), ways[0])
         raise wrong_type(
@@ -99,12 +121,14 @@ def _as_array(X: Any, name: str) -> Array:
             f"{type(X).__name__}. If memory allows: {name}.{way}()",
         )
     if _backend.is_array(X):
+        _check_library(X, name)
         return X
     if row_reader.is_row_sliceable(X):
         return row_reader.RowReader(X, name)
     if len(getattr(X, "shape", (0, 0))) != 2:
         return X  # the caller checks its shape before all of it is loaded
-    if hasattr(X, "__array__") or hasattr(X, "__len__"):
+    # Not a tensor by its items: they are arrays again, without end.
+    if hasattr(X, "__array__") or (hasattr(X, "__len__") and not hasattr(X, "shape")):
         try:
             return np.asarray(X)
         except ValueError as error:
@@ -116,8 +140,39 @@ def _as_array(X: Any, name: str) -> Array:
     raise wrong_type(
         name,
         f"{name} must be an array, a list of rows, a data frame or an object with a shape, a dtype "
-        f"and rows {name}[i:j]; got {type(X).__name__}",
+        f"and rows {name}[i:j]; got {type(X).__name__}"
+        + (f". Convert it: {name}.numpy()" if hasattr(X, "numpy") else ""),
     )
+
+
+def _is_unknown_sparse(X: Any) -> bool:
+    """Whether `X` is sparse in a way that cannot be computed with."""
+    if str(getattr(X, "layout", "")) == "torch._mkldnn":
+        return True
+    if callable(getattr(X, "is_sparse", None)):  # of Paddle, whose dense tensors count nnz, too
+        return bool(X.is_sparse())
+    return hasattr(X, "nnz") or hasattr(X, "nse")
+
+
+def _check_library(X: Array, name: str) -> None:
+    """Raise TypeError for an array of a library that lacks what a fit needs."""
+    if hasattr(X, "mask") and hasattr(X, "data"):  # of marray
+        raise _masked(name, f"xp.where({name}.mask, value, {name}.data)")
+    if hasattr(X, "unit"):  # of unxt
+        raise wrong_type(
+            name,
+            f"{name} must hold plain numbers; got a {type(X).__name__} in units of {X.unit}, which "
+            f"would be lost. Take its values: {name}.value",
+        )
+    namespace = _backend.namespace_of(X)
+    missing = _backend.missing_functions(namespace) if hasattr(X, "device") else "array.device"
+    if missing:
+        raise wrong_type(
+            name,
+            f"{name} must be of a library that offers the array API standard; "
+            f"{_backend.backend_name(namespace)} lacks {missing}. Convert {name}, for example to "
+            "NumPy",
+        )
 
 
 def feature_names(X: Any) -> np.ndarray | None:

@@ -16,6 +16,7 @@ import numpy as np
 import slce_xp
 from slce_xp import _parameters
 from slce_xp._errors import pip_install
+from slce_xp._planning import profiles
 from slce_xp.cli import checks, columns, outputs
 from slce_xp.cli.names import some
 from slce_xp.cli.options import corrected, parse
@@ -122,6 +123,14 @@ def _plan(arguments: argparse.Namespace) -> None:
     size = (arguments.samples, arguments.features, arguments.classes, arguments.components)
     memory = {"max_memory": arguments.max_memory, "machine_memory": arguments.machine_memory}
     print(slce_xp.plan(*size, dtype=arguments.dtype, **memory))
+
+
+def _calibrate(arguments: argparse.Namespace) -> None:
+    _step("measuring, for about half a minute")
+    profile = slce_xp.calibrate(arguments.backend, arguments.device)
+    print(profile)
+    if profile in profiles.stored().values():
+        print(f"stored in {profiles.path()}")
 
 
 def _demo(arguments: argparse.Namespace) -> None:
@@ -310,6 +319,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], None]] = {
     "transform": _transform,
     "inspect": _inspect,
     "plan": _plan,
+    "calibrate": _calibrate,
     "demo": _demo,
     "info": _info,
 }

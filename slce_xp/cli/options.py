@@ -77,6 +77,10 @@ def _parsers() -> tuple[_Parser, dict[str, _Parser]]:
     inspect.add_argument("model", type=Path, metavar="MODEL", help="a file that fit --model wrote")
     _add(inspect, "--top")
     _plan_parser(commands)
+    calibrate = _command(
+        commands, "calibrate", "measure this machine, so that fits on it choose the fastest form"
+    )
+    _add(calibrate, "--backend", "--device")
     demo = _command(commands, "demo", "fit handwritten digits and plot them next to PCA")
     demo.add_argument(
         "-o", "--output", type=Path, default=Path("demo.png"), help="the plot (%(default)s)"
@@ -175,12 +179,7 @@ examples:
     )  # fmt: skip
     _add(outputs, "--force")
     work = parser.add_argument_group("computation")
-    work.add_argument(
-        "--backend",
-        choices=["numpy", "cupy", "torch", "jax"],
-        help="the array library that computes (default: numpy)",
-    )
-    work.add_argument("--device", help="a device of the backend, such as cuda:1")
+    _add(work, "--backend", "--device")
     work.add_argument(
         "--solver", default="auto", choices=["auto", "scatter", "gram", "krylov"],
         help="the form of the eigenproblem (%(default)s)",
@@ -328,6 +327,11 @@ _SHARED: dict[str, dict[str, Any]] = {
         "type": Path, "metavar": "FILE",
         "help": "a plot of the embedding (.png, .svg, .pdf), or .html to hover over samples",
     },
+    "--backend": {
+        "choices": ["numpy", "cupy", "torch", "jax", "dpnp"],
+        "help": "the array library that computes (default: numpy)",
+    },
+    "--device": {"help": "a device of the backend, such as cuda:1"},
     "--max-memory": {
         "type": _size, "metavar": "SIZE",
         "help": "memory limit of a fit in addition to the data, such as 2GB",

@@ -7,6 +7,7 @@ contains B bounds that matrix from above with what is known of the space anyway.
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable
 from typing import NamedTuple
@@ -42,12 +43,39 @@ class Count(NamedTuple):
         Whether no eigenvalue was missed but for some within rounding of zero.
     rows : numpy.ndarray, shape (K, r), or None
         What to add to the space to know more, in the coordinates of its pool.
+    below : float
+        No eigenvalue but the first `low` is larger than this; infinite if that is not proved.
     """
 
     low: int = 0
     high: int = sys.maxsize
     proven: bool = False
     rows: np.ndarray | None = None
+    below: float = math.inf
+
+
+def angle_bound(residual: float, rounding: float, least: float, below: float) -> float:
+    """A bound of the largest angle to an exact subspace, by the theorem of Davis and Kahan.
+
+    Parameters
+    ----------
+    residual : float
+        The norm of M·V − V·Θ for orthonormal columns V and their Ritz values Θ.
+    rounding : float
+        What may be missing from it, and from eigenvalues.
+    least : float
+        The smallest of Θ.
+    below : float
+        No other eigenvalue of M is larger than this.
+
+    Returns
+    -------
+    float
+        In radians; infinite if the bound says nothing.
+    """
+    gap = least - below - rounding
+    sine = (residual + rounding) / gap if gap > 0.0 else math.inf
+    return math.asin(sine) if sine < 1.0 else math.inf
 
 
 class Counter:
@@ -59,7 +87,7 @@ class Counter:
         self._is_supervised = operator.is_supervised
         # With labels for all, no more eigenvalues than these can be positive.
         self._most = min(operator.n_classes - 1, operator.d)
-        self.watched = max(k, self._most) if self._is_supervised else k
+        self.watched = max(k, self._most) if self._is_supervised else k + 1
         self._before = -1  # how many were found when this was asked before
 
     def count(
@@ -69,6 +97,7 @@ class Counter:
         values: np.ndarray,
         error: np.ndarray,
         rounding: float,
+        lengths: np.ndarray,
         late: np.ndarray,
         outside: np.ndarray,
     ) -> Count:
@@ -82,6 +111,8 @@ class Counter:
             Ritz values, and the rounding of each.
         rounding : float
             Of an eigenvalue of M.
+        lengths : numpy.ndarray, shape (q,)
+            Lengths of the residuals of Ritz pairs.
         late : numpy.ndarray of bool, shape (q,)
             Which Ritz pairs have not converged.
         outside : numpy.ndarray, shape (q, r)
@@ -89,20 +120,28 @@ class Counter:
         """
         k = self._k
         found = int((values > error).sum())
+        low, floor = min(found, k), FLOOR * rounding
+        near = int((values >= -FLOOR * error).sum())
+
+        def after(seen: int) -> float:
+            """A bound of eigenvalue k + 1, if the space has all that are above zero: `seen`."""
+            if seen > k:
+                return float(values[k] + error[k] + np.linalg.norm(lengths[:seen]))
+            return float(max(floor, FLOOR * error[found:].max(initial=0.0)))
+
         if not self._is_supervised:
             # C is indefinite, and nothing bounds what the space has not seen. Another pass that
             # changes nothing must do.
             again, self._before = found == self._before, found
-            high = int((values >= -FLOOR * error).sum()) if space.exhausted else k
             whole = space.size >= self._d
+            high = near if space.exhausted else k
             proven = whole or (k <= MOST_RANDOM and (space.exhausted or (found >= k and again)))
-            return Count(min(found, k), max(min(found, k), min(high, k)), proven)
+            below = after(found) if whole else math.inf
+            return Count(low, max(low, min(high, k)), proven, below=below)
         if found >= k == self._most:
-            return Count(k, k, True)
-        floor = FLOOR * rounding
-        near = int((values >= -FLOOR * error).sum())
+            return Count(k, k, True, below=0.0)
         if space.exhausted:  # it holds all eigenvectors of positive eigenvalues
-            return Count(min(found, k), min(near, k), True)
+            return Count(low, min(near, k), True, below=after(found))
         most, rows = self._most, None
         for level in self._levels(values, floor):
             seen = int((values > np.maximum(level, error)).sum())
@@ -111,13 +150,15 @@ class Counter:
                 most = min(most, max(above, found))
             if above <= seen and seen >= k:
                 # Any of these may turn out to be among the first k, until it has converged.
-                if seen == k or not late[:seen].any():
-                    return Count(k, k, True)
+                if seen == k:
+                    return Count(k, k, True, below=level)
+                if not late[:seen].any():
+                    return Count(k, k, True, below=after(seen))
                 rows = np.concatenate([rows, outside[:seen][late[:seen]]])
             elif above <= seen:
                 # What is within rounding of zero may be positive, or not.
-                return Count(min(found, k), min(near, k), True, rows)
-        return Count(min(found, k), min(most, k), False, rows)
+                return Count(low, min(near, k), True, rows, after(seen))
+        return Count(low, min(most, k), False, rows)
 
     def _levels(self, values: np.ndarray, floor: float) -> list[float]:
         """Where to count: in the widest gaps below the k-th Ritz value, or just above zero."""
@@ -150,7 +191,7 @@ def count_above_by_features(
     above = count(outside @ outside.T)
     if above <= seen:  # now with what the pool does not show
         rows = space.combine_outside(solved)
-        above = count(read(rows @ rows.T)[0])
+        above = count(read(rows @ rows.T)[0] / space.unit**2)
     return above, outside
 
 

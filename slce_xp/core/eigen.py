@@ -10,6 +10,8 @@ import numpy as np
 
 from slce_xp import _backend, _errors
 from slce_xp._backend import Array, read
+from slce_xp._parameters import as_count
+from slce_xp.core import given
 
 # An eigenvalue of M = 2·BᵀB − S_t below this many eps of the trace of S_t may be rounding: the
 # sums behind it carry a relative error of a few eps, and the trace bounds their norm.
@@ -114,7 +116,7 @@ def largest_eigenpairs(matrix: Array, k: int, /) -> tuple[Array, Array]:
     Parameters
     ----------
     matrix : array, shape (m, m)
-        Symmetric.
+        Symmetric, which is not checked.
     k : int
         From 1 to m.
 
@@ -138,11 +140,10 @@ def largest_eigenpairs(matrix: Array, k: int, /) -> tuple[Array, Array]:
     >>> values
     Array([2.], dtype=array_api_strict.float64)
     """
-    m = matrix.shape[0]
-    if matrix.shape != (m, m) or not 1 <= k <= m:
-        raise ValueError(
-            f"matrix must be square and k from 1 to its size; got shape {matrix.shape} and k = {k}"
-        )
+    matrix = given.as_floats(matrix, "matrix")
+    if matrix.shape[0] != matrix.shape[1]:
+        raise _errors.invalid("matrix", f"matrix must be square; got shape {tuple(matrix.shape)}")
+    k = as_count(k, "k", 1, matrix.shape[0])
     values, vectors = _backend.largest_eigenpairs(matrix, k)
     if values.shape[0] < k:  # LAPACK's driver for some eigenpairs returns none
         raise np.linalg.LinAlgError("matrix must be finite; it has NaN or infinity")
@@ -171,6 +172,7 @@ def fix_signs(vectors: Array, /) -> Array:
     Array([[-1. ,  0.5],
            [ 3. ,  2. ]], dtype=array_api_strict.float64)
     """
+    vectors = given.as_floats(vectors, "vectors")
     xp, device = _backend.place_of(vectors)
     size = xp.abs(vectors)
     nearly = 1.0 - float(xp.finfo(vectors.dtype).eps) ** 0.5
@@ -189,11 +191,11 @@ def orthonormal_columns(vectors: Array, /) -> Array:
     Parameters
     ----------
     vectors : array, shape (m, k)
-        Linearly independent columns, k ≤ m.
+        Linearly independent columns; those beyond the first m are not used.
 
     Returns
     -------
-    array, shape (m, k)
+    array, shape (m, min(m, k))
         Q. Its first column has the direction of the first column of `vectors`, and so on.
 
     Examples
@@ -205,6 +207,7 @@ def orthonormal_columns(vectors: Array, /) -> Array:
     Array([[6.],
            [8.]], dtype=array_api_strict.float64)
     """
+    vectors = given.as_floats(vectors, "vectors")
     xp, _ = _backend.place_of(vectors)
     q, r = _backend.qr(vectors)
     return xp.where(xp.linalg.diagonal(r) < 0, -q, q)

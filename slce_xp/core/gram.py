@@ -9,6 +9,7 @@ import numpy as np
 from slce_xp import _backend
 from slce_xp._backend import Array, read
 from slce_xp.core import eigen
+from slce_xp.core.certificate import angle_bound
 from slce_xp.core.eigen import gram_of
 from slce_xp.core.operators import CentroidOperator
 from slce_xp.core.refine import LARGEST_RESIDUAL, KnownPairs, refine, refine_null
@@ -35,7 +36,7 @@ def solve(operator: CentroidOperator, request: Request) -> Solution:
     """
     xp, device = operator.place
     n, d, k = operator.n, operator.d, request.k
-    gram = operator.gram()
+    gram = operator.take_gram()
     diagonal = xp.linalg.diagonal(gram)
     trace, counted = map(float, read(xp.sum(diagonal), operator.signed_sum(diagonal)))
     del diagonal  # it may be a view, which would keep all of G
@@ -55,14 +56,17 @@ def solve(operator: CentroidOperator, request: Request) -> Solution:
     del gram
     matrix = gram_of(math.sqrt(2.0) * operator.class_sums(factor))
     matrix -= operator.signed_gram(factor)
-    values, weights = _backend.largest_eigenpairs(matrix, min(k, n))
+    # One more than is asked for: the gap below the last one bounds the angle.
+    values, weights = _backend.largest_eigenpairs(matrix, min(k + 1, n))
     images = _Images(operator, factor, values, weights)
     if k < min(operator.n_classes, n):  # then all of them are likely to be positive
         part = slice(0, k)
         vectors = images.vectors(part)
-        known, growth, lengths = eigen.read_finite(
-            *images.values_without(ridge, part), xp.sum(vectors * vectors, axis=0)
-        )
+        known, growth, lengths, following = eigen.read_finite(
+            *images.values_without(ridge, part), xp.sum(vectors * vectors, axis=0),
+            values[k : min(k + 1, n)],
+        )  # fmt: skip
+        below = max(0.0, float(following.max(initial=0.0)))
         trusted = growth <= TRUSTED_GROWTH
         # With more samples than features G is singular, and small values are those of the ridge.
         eps = eigen.eps_of(values)
@@ -74,7 +78,8 @@ def solve(operator: CentroidOperator, request: Request) -> Solution:
             if found.bounds()[0] == k:
                 if trace * float(np.max(growth / known)) <= LONGEST**2:
                     values = _backend.from_host(found.values, operator.place, values.dtype)
-                    return Solution(values, found.vectors, (k, k))
+                    angle = angle_bound(0.0, level, float(known[-1]), below)
+                    return Solution(values, found.vectors, (k, k), angle)
 
                 def known_pairs(matrix: Array = matrix) -> KnownPairs:
                     values, weights = _backend.largest_eigenpairs(matrix, n)
@@ -84,7 +89,11 @@ def solve(operator: CentroidOperator, request: Request) -> Solution:
                 known = np.where(trusted & refined.converged, known, read(refined.values)[0])
                 values = _backend.from_host(known, operator.place, values.dtype)
                 low = k if refined.converged else int((known > level).sum())
-                return Solution(values, refined.vectors, (low, k), converged=refined.converged)
+                length = float(np.linalg.norm(refined.lengths))
+                angle = angle_bound(length, level, float(known[-1]), below)
+                return Solution(
+                    values, refined.vectors, (low, k), angle, converged=refined.converged
+                )
         del vectors
 
     # Fewer than k are positive beyond rounding. Of those near zero some may be positive yet, most
@@ -96,7 +105,7 @@ def solve(operator: CentroidOperator, request: Request) -> Solution:
     (host,) = eigen.read_finite(values)
     positive, negative = int((host > level).sum()), int((host < -level).sum())
     # With more samples than features only the whole row space will do.
-    used = negative if n > d else min(negative, k)
+    used = negative if n > d else min(negative, k + 1)
     beyond = [slice(0, positive), slice(n - negative, n - negative + used)]
     vectors = xp.concat([images.beyond_rounding(part) for part in beyond], axis=1)
     near = images.near_zero(slice(positive, n - negative), vectors)
@@ -125,9 +134,13 @@ def solve(operator: CentroidOperator, request: Request) -> Solution:
         count = min(null.shape[1], max(0, k - found.before_zero))
         null = refine_null(operator, images.known, null[:, :count], square)
     values, vectors, bounds = leading(operator, k, found, null)
-    if not converged:
+    angle = math.inf
+    if converged:
+        kept = k - min(null.shape[1], max(0, k - found.before_zero))
+        angle = found.angle_bound(bounds[0] if request.positive_only else kept, level, d)
+    else:
         bounds = bounds[0], k
-    return Solution(values, vectors, bounds, converged=converged)
+    return Solution(values, vectors, bounds, angle, converged=converged)
 
 
 class _Images:

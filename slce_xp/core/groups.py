@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from slce_xp import _backend
+from slce_xp._errors import invalid
+from slce_xp.core import given
 
 
 class Groups(NamedTuple):
@@ -46,23 +47,20 @@ class Groups(NamedTuple):
     ) -> Groups:
         """Groups of codes from 0 to K, with weights in units; each class must have a sample."""
         counts = np.bincount(codes, minlength=n_classes)
-        if n_classes < 2 or (counts[:n_classes] == 0).any():
-            raise ValueError(
-                f"codes must have samples of each of at least two classes; got counts "
-                f"{counts[:n_classes]}"
+        if (counts[:n_classes] == 0).any():
+            raise invalid(
+                "codes",
+                f"codes must have samples of each of the {n_classes} classes; got counts "
+                f"{counts[:n_classes]}. Number only classes that have samples",
             )
-        unit = 1.0
-        if weights is not None:
-            weights = np.asarray(
-                _backend.to_host(weights) if _backend.is_array(weights) else weights
+        weights = given.as_weights(weights, len(codes))
+        if weights is not None and not (weights > 0).all():
+            raise invalid(
+                "weights",
+                f"weights must be positive; got {weights.min()}. Leave out rows with a weight of "
+                "zero",
             )
-            weights = weights.astype(np.float64)
-            if weights.shape != codes.shape or not (np.isfinite(weights) & (weights > 0)).all():
-                raise ValueError(
-                    f"weights must be positive and of shape {codes.shape}; got shape "
-                    f"{weights.shape}. Leave out rows with a weight of zero"
-                )
-            weights, unit = in_units(weights)
+        weights, unit = in_units(weights)
         n_groups = n_classes + bool(counts[n_classes:].sum())
         return cls(codes, n_classes, n_groups, weights, unlabeled_weight, unit)
 

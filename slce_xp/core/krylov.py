@@ -26,6 +26,7 @@ from slce_xp.core.certificate import (
     ROUNDING_EPS,
     Count,
     Counter,
+    angle_bound,
     count_above_by_features,
     count_above_by_samples,
 )
@@ -41,6 +42,12 @@ from slce_xp.core.solution import Request, Solution
 NARROW, NARROW_PASSES = 32, 3
 # Random rows beyond the components that are asked for, if some samples have no label.
 RANDOM_ROWS = 8
+# Residuals of an iteration that is left to rounding, in eps of the norm of M.
+FLOOR_EPS = 32.0
+# Once residuals are rounding, the angle may exceed the tolerance by this factor.
+ROUNDING_SLACK = 10.0
+# Rows of the space to allocate at first, in start blocks.
+CAPACITY = 4
 
 
 def solve(operator: CentroidOperator, request: Request) -> Solution:
@@ -48,74 +55,158 @@ def solve(operator: CentroidOperator, request: Request) -> Solution:
 
     A Ritz value is never above the eigenvalue of its rank, so positive ones prove as many positive
     eigenvalues. That none was missed is proved by counting eigenvalues above a level. The iteration
-    goes on until the residuals are small and the numbers agree.
+    goes on until the numbers agree and the angle to the exact subspace is within the tolerance.
+    Once its passes have cost as much as forming C, C is formed, in the same space.
 
     Returns fewer than k eigenpairs if fewer eigenvalues are positive: what comes then lies in the
     bulk of the spectrum or in the null space of X, and is the business of a dense form.
     """
-    # In sample coordinates M is D·G, and only with labels for all is D known on the space.
-    # They take two readings of X per pass if only row slicing is supported.
-    samples = operator.n < operator.d and operator.is_supervised and not operator.by_rows
-    side = _Samples(operator) if samples else _Features(operator)
+    side = _side_of(operator, request)
     width = request.width
     if not operator.is_supervised:
         # Eigenvectors may be anywhere: as many random rows as there may be equal eigenvalues.
         width = max(width, operator.n_classes + min(request.k, MOST_RANDOM) + RANDOM_ROWS)
-    space = KrylovSpace(side.apply, side.start(width), side.classes)
+    space = KrylovSpace(side.apply, side.start(width), side.classes, CAPACITY * width)
     counter = Counter(operator, request.k)
+    meter = _Meter(request)
+    if meter.is_formed:
+        side.form()
     history: list[float] = []
     directions = None
+    below = 0.0 if operator.is_supervised else math.inf  # a bound of what comes after the wanted
     while True:
         space.grow(directions)
+        meter.add_product()
+        full = space.size + request.width > request.max_rows
+        last = space.exhausted or full or meter.is_spent
+        if not (last or meter.starts_ritz(space.size)):
+            directions = None
+            continue
         ritz = _Ritz.of(side, space, operator, min(counter.watched, space.size))
         outside = space.outside(ritz.coordinates)
-        residuals = side.lengths(space, outside) / ritz.norm
+        lengths = side.lengths(space, outside)
         wanted = ritz.values > ritz.error
         wanted[request.k :] = False
-        history.append(float(residuals[wanted].max(initial=0.0)))
+        history.append(float(lengths[wanted].max(initial=0.0) / ritz.norm))
         request.report(history[-1])
-        target = _target(ritz.values[wanted] / ritz.norm, request.tol, space.eps)
-        full = space.size + request.width > request.max_rows
-        last = space.exhausted or len(history) >= request.max_iter or full
-        enough = history[-1] <= target
+        target = ritz.target(request, int(wanted.sum()), below)
+        enough = bool((lengths[wanted] <= target).all())
         count = Count()
         if enough or last:
-            late = residuals > target
+            late = lengths > target
             count = counter.count(
-                side.count_above, space, ritz.values, ritz.error, ritz.rounding, late, outside
-            )
+                side.count_above, space, ritz.values, ritz.error, ritz.rounding, lengths, late,
+                outside,
+            )  # fmt: skip
         # Once it is proved that too few are positive, a dense form is due.
         hopeless = count.high < request.k and not (request.positive_only or request.fill)
+        filled = False
         if (enough and count.proven) or last or hopeless:
             # What did not converge stays, and is reported.
             filled = request.fill and not request.positive_only and count.low < request.k
             wanted[: request.k] |= filled
-            vectors, exact = side.vectors(space, ritz.coordinates[:, wanted])
+            vectors, exact, correction = side.vectors(space, ritz.coordinates[:, wanted])
             # Rounding is always there.
-            residuals[wanted] = np.maximum(exact / ritz.norm, 4.0 * ritz.eps)
-            history[-1] = float(residuals[wanted].max(initial=0.0))
-            if history[-1] <= target or last or hopeless or filled:
+            exact = np.maximum(exact, 4.0 * ritz.eps * ritz.norm)
+            lengths[wanted] = exact
+            history[-1] = float(lengths[wanted].max(initial=0.0) / ritz.norm)
+            # A level that is proved may be farther from the last value than the next value is.
+            below = count.below if operator.is_supervised else below
+            target = ritz.target(request, int(wanted.sum()), below)
+            enough = bool((lengths[wanted] <= target).all())
+            if enough or last or hopeless or filled:
                 break
-        behind = [outside[wanted & (residuals > target)]]
-        if enough and count.rows is not None:
+        behind = [outside[wanted & (lengths > target)]]
+        if count.rows is not None:
             behind.append(count.rows)
         rows = np.concatenate(behind)
-        narrow = len(history) >= request.wide_passes and rows.shape[0] > 0
+        narrow = meter.products >= request.wide_passes and rows.shape[0] > 0
         directions = _span(rows) if narrow else None
-    found = _Found(
-        ritz.values[wanted], vectors, residuals[wanted], (count.low, count.high), history[-1]
-    )
+        if meter.is_forming_due:
+            side.form()
+            meter.add_forming()
+    bounds = (count.low, count.high)
+    rounding = ritz.rounding + side.rounding(ritz, wanted)
+    values = ritz.values[wanted] + correction
+    found = _Found(values, vectors, lengths[wanted], bounds, count.below, rounding)
     if not filled:
-        found = _settled(operator, side, space, ritz, count, found, wanted, request)
+        found = _settled(operator, side, space, ritz, count, found, target, request.k)
+    is_proven = count.proven and not filled
+    angle = found.angle_bound() if is_proven else math.inf
+    is_exact = bool((found.lengths <= target).all())
+    if request.tol and operator.is_supervised:
+        is_exact &= angle <= ROUNDING_SLACK * request.tol
     return Solution(
         eigenvalues=_backend.from_host(found.values, operator.place, vectors.dtype),
         vectors=found.vectors,
         n_positive=found.bounds,
-        passes=len(history),
-        residuals=found.residuals,
+        angle_bound=angle,
+        passes=meter.passes,
+        residuals=found.lengths / ritz.norm,
         history=tuple(history),
-        converged=found.worst <= request.tol and count.proven and not filled,
+        converged=is_exact and is_proven,
+        formed=meter.is_formed,
+        is_complete=not (hopeless or (meter.is_spent_on_formed and not (enough and count.proven))),
     )
+
+
+class _Meter:
+    """What the steps of an iteration have cost, and which kind of step that makes due."""
+
+    def __init__(self, request: Request) -> None:
+        self._costs = request.costs
+        self._max_iter = request.max_iter
+        self.is_formed = request.form != "krylov"
+        self.products = self.passes = 0
+        self._since_ritz = 0.0
+        self._on_formed = 0.0
+
+    def add_product(self) -> None:
+        self.products += 1
+        cost = self._costs.formed if self.is_formed else self._costs.implicit
+        self._since_ritz += cost
+        if self.is_formed:
+            self._on_formed += cost
+        else:
+            self.passes += 1
+
+    def add_forming(self) -> None:
+        self.passes += 1
+        self.is_formed = True
+
+    def starts_ritz(self, size: int) -> bool:
+        """Whether Rayleigh–Ritz on the host costs no more than the products since the last one."""
+        cost = self._costs.ritz * size**3
+        if self._since_ritz < cost:
+            return False
+        self._since_ritz = 0.0
+        if self.is_formed:
+            self._on_formed += cost
+        return True
+
+    @property
+    def is_forming_due(self) -> bool:
+        return not self.is_formed and self.passes * self._costs.implicit >= self._costs.forming
+
+    @property
+    def is_spent_on_formed(self) -> bool:
+        return self.is_formed and self._on_formed >= self._costs.dense
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether another product is not worth its cost, or not allowed."""
+        if self.is_formed:
+            return self.is_spent_on_formed
+        return self.passes >= self._max_iter
+
+
+def _side_of(operator: CentroidOperator, request: Request) -> _Features | _Samples:
+    if request.form != "krylov":
+        return _Samples(operator) if request.form == "gram" else _Features(operator)
+    # In sample coordinates M is D·G, and only with labels for all is D known on the space.
+    # They take two readings of X per pass if only row slicing is supported.
+    samples = operator.n < operator.d and operator.is_supervised and not operator.by_rows
+    return _Samples(operator) if samples else _Features(operator)
 
 
 class _Ritz(NamedTuple):
@@ -133,6 +224,8 @@ class _Ritz(NamedTuple):
         Rounding of an eigenvalue of M.
     error : numpy.ndarray, shape (q,)
         Rounding of each Ritz value.
+    floor : float
+        Residuals cannot be expected to become shorter than this.
     """
 
     values: np.ndarray
@@ -142,6 +235,7 @@ class _Ritz(NamedTuple):
     eps: float
     rounding: float
     error: np.ndarray
+    floor: float
 
     @classmethod
     def of(
@@ -154,17 +248,52 @@ class _Ritz(NamedTuple):
         eps = space.eps * (1.0 + math.sqrt(operator.centring / largest))
         rounding = ROUNDING_EPS * eps * largest
         error = rounding * side.growth(values)
-        return cls(values, coordinates, norm, largest, eps, rounding, error)
+        floor = FLOOR_EPS * space.eps * norm
+        return cls(values, coordinates, norm, largest, eps, rounding, error, floor)
+
+    def target(self, request: Request, count: int, below: float) -> float:
+        """Length of a residual with which `count` eigenpairs are within the tolerated angle.
+
+        `below` is what is proved to be above all other eigenvalues; the next Ritz value may be
+        larger.
+        """
+        if count == 0:
+            return self.floor
+        following = float(self.values[count]) if count < len(self.values) else 0.0
+        below = following if math.isinf(below) else max(below, following)
+        gap = max(0.0, float(self.values[count - 1]) - below)
+        return max(self.floor, request.tol * gap / (2.0 * math.sqrt(count)))
 
 
 class _Found(NamedTuple):
-    """Eigenpairs with residuals relative to the norm of M, and bounds of how many are positive."""
+    """Eigenpairs and what is known of them.
+
+    Attributes
+    ----------
+    values : numpy.ndarray, shape (q,)
+    vectors : array, shape (d, q)
+    lengths : numpy.ndarray, shape (q,)
+        Of the residuals, beyond rounding.
+    bounds : tuple of int
+        The least and the largest possible number of positive eigenvalues.
+    below : float
+        No other eigenvalue is larger than this.
+    rounding : float
+        Of residuals and eigenvalues.
+    """
 
     values: np.ndarray
     vectors: Array
-    residuals: np.ndarray
+    lengths: np.ndarray
     bounds: tuple[int, int]
-    worst: float
+    below: float
+    rounding: float
+
+    def angle_bound(self) -> float:
+        if not len(self.values):
+            return 0.0
+        length = float(np.linalg.norm(self.lengths))
+        return angle_bound(length, self.rounding, float(self.values[-1]), self.below)
 
 
 def _settled(
@@ -174,8 +303,8 @@ def _settled(
     ritz: _Ritz,
     count: Count,
     found: _Found,
-    wanted: np.ndarray,
-    request: Request,
+    target: float,
+    k: int,
 ) -> _Found:
     """The same, with Ritz values near zero resolved and inexact vectors refined, if there are any.
 
@@ -183,7 +312,7 @@ def _settled(
     """
     near = (ritz.values <= ritz.error) & (ritz.values >= -FLOOR * ritz.error)
     near &= count.proven and count.low < count.high
-    is_long = isinstance(side, _Samples) and side.is_long(ritz, wanted, request.tol)
+    is_long = isinstance(side, _Samples) and found.rounding - ritz.rounding > target
     if not (near.any() or is_long):
         return found
     span = side.span(space, ritz.coordinates, near)
@@ -194,11 +323,12 @@ def _settled(
         both = _joined(found.vectors, span) if near.any() else found.vectors
         refined = refine(operator, partial(side.known, space), both, ritz.largest)
         is_known = found.values >= math.sqrt(space.eps) * ritz.largest
+        values = read(refined.values)[0]
         if near.any() or not is_known.all():
             pairs = resolve(operator, refined.vectors, ritz.largest, gap)
-            pairs = pairs.or_known(found.values, is_known).real()
+            pairs = pairs.or_known(values[: len(is_known)], is_known).real()
         else:
-            pairs = Resolved.certain(found.values, refined.vectors)
+            pairs = Resolved.certain(values, refined.vectors)
         lengths = np.full(len(pairs.values), refined.lengths.max(initial=0.0))
     else:
         resolved = resolve(operator, _orthogonal(span, found.vectors), ritz.largest, gap)
@@ -206,13 +336,17 @@ def _settled(
         lengths = np.zeros(0)
         if pairs.values.size:
             lengths = _residual_lengths(operator, pairs.vectors)
-    lengths = np.maximum(lengths - LARGEST_RESIDUAL * ritz.eps * ritz.largest, 0.0)
-    low, high = pairs.or_inexact(lengths).bounds()
+    rounding = LARGEST_RESIDUAL * ritz.eps * ritz.largest
+    beyond = np.maximum(lengths - rounding, 0.0)
+    low, high = pairs.or_inexact(beyond).bounds()
     high = max(high + lost, low) if count.proven else max(count.high, low)
-    low, high = min(low, request.k), min(high, request.k)
-    residuals = np.maximum(lengths[:low] / ritz.norm, 4.0 * ritz.eps)
-    worst = float(residuals.max(initial=found.worst))
-    return _Found(pairs.values[:low], pairs.vectors[:, :low], residuals, (low, high), worst)
+    low, high = min(low, k), min(high, k)
+    beyond = np.maximum(beyond[:low], 4.0 * ritz.eps * ritz.norm)
+    below = found.below
+    if low < len(pairs.values):
+        below = max(float(pairs.values[low] + pairs.error[low]), 0.0)
+    values, vectors = pairs.values[:low], pairs.vectors[:, :low]
+    return _Found(values, vectors, beyond, (low, high), below, rounding)
 
 
 def _residual_lengths(operator: CentroidOperator, vectors: Array) -> np.ndarray:
@@ -236,19 +370,6 @@ def _orthogonal(vectors: Array, others: Array) -> Array:
     for _ in range(2):
         vectors = eigen.orthonormal_columns(vectors - others @ (others.T @ vectors))
     return vectors
-
-
-def _target(values: np.ndarray, tol: float, eps: float) -> float:
-    """The residual to reach: the tolerance, or less if the gap below the positive values is small.
-
-    The angle to the exact subspace is about the residual over that gap, which is the smallest
-    positive eigenvalue or more. It should be at most 100·tol if a residual of 0.01·tol suffices for
-    that and is not rounding.
-    """
-    positive = values[values > 0.0]
-    gap = float(positive.min(initial=np.inf))
-    least = min(tol, max(0.01 * tol, 32.0 * eps))
-    return float(np.clip(100.0 * tol * gap, least, tol))
 
 
 def _span(rows: np.ndarray) -> np.ndarray | None:
@@ -288,6 +409,7 @@ class _Features:
         self._operator = operator
         self.classes = operator.between
         self.apply = operator.apply_scatter
+        self.form = operator.scatter
 
     def start(self, width: int) -> Array:
         return _padded(self.classes, self._operator.draw, width)
@@ -303,6 +425,10 @@ class _Features:
         """How much more inexact than M each Ritz value is."""
         return np.ones_like(values)
 
+    def rounding(self, ritz: _Ritz, wanted: np.ndarray) -> float:
+        """Rounding of vectors, in the units of residuals: that of products with C."""
+        return 0.0
+
     def lengths(self, space: KrylovSpace, outside: np.ndarray) -> np.ndarray:
         """‖M a − μ a‖ as far as it lies in the pool. An estimate: `vectors` measures it."""
         return np.asarray(np.linalg.norm(outside, axis=1))
@@ -314,9 +440,12 @@ class _Features:
             return xp.zeros((self._operator.d, 0), dtype=self.classes.dtype, device=device)
         return space.combine(coordinates[:, which]).T
 
-    def vectors(self, space: KrylovSpace, coordinates: np.ndarray) -> tuple[Array, np.ndarray]:
-        """Eigenvectors, shape (d, k), and the lengths of their residuals."""
-        return space.combine(coordinates).T, _lengths(space.combine_outside(coordinates))
+    def vectors(
+        self, space: KrylovSpace, coordinates: np.ndarray
+    ) -> tuple[Array, np.ndarray, np.ndarray]:
+        """Eigenvectors, shape (d, k), the lengths of their residuals, and corrections of values."""
+        lengths = _lengths(space.combine_outside(coordinates)) / space.unit
+        return space.combine(coordinates).T, lengths, np.zeros_like(lengths)
 
 
 class _Samples:
@@ -328,6 +457,7 @@ class _Samples:
         self._operator = operator
         self.classes = operator.indicators()
         self.apply = operator.apply_gram
+        self.form = operator.gram
         self._factor = self._weights = np.zeros((0, 0))  # of the last Ritz problem
 
     def start(self, width: int) -> Array:
@@ -353,13 +483,13 @@ class _Samples:
         left = self._factor @ weights
         return KnownPairs(values, partial(space.project, left), partial(space.combine_on, left))
 
-    def is_long(self, ritz: _Ritz, wanted: np.ndarray, tol: float) -> bool:
-        """Whether rounding of a = Xᵀu, relative to ‖X‖·‖u‖, may exceed the tolerance."""
+    def rounding(self, ritz: _Ritz, wanted: np.ndarray) -> float:
+        """Rounding of vectors a = Xᵀu, relative to ‖X‖·‖u‖, in the units of residuals."""
         if not wanted.any():
-            return False
-        growth = self.growth(ritz.values)[wanted] / ritz.values[wanted]
-        longest = math.sqrt(ritz.largest * float(growth.max()))
-        return ritz.eps * ritz.largest * longest > tol * ritz.norm
+            return 0.0
+        values = np.maximum(ritz.values[wanted], np.finfo(float).tiny)
+        growth = self.growth(ritz.values)[wanted] / values
+        return ritz.eps * ritz.largest * math.sqrt(ritz.largest * float(growth.max()))
 
     def growth(self, values: np.ndarray) -> np.ndarray:
         """How much more inexact than M each Ritz value is: the scatter of its scores over itself.
@@ -392,13 +522,23 @@ class _Samples:
         axes = _backend.from_host(axes[:, squares > 0.5], self._operator.place, vectors.dtype)
         return vectors @ axes
 
-    def vectors(self, space: KrylovSpace, coordinates: np.ndarray) -> tuple[Array, np.ndarray]:
-        """Eigenvectors a = Xᵀu, shape (d, k), and with the same product their residuals Xᵀr."""
+    def vectors(
+        self, space: KrylovSpace, coordinates: np.ndarray
+    ) -> tuple[Array, np.ndarray, np.ndarray]:
+        """Eigenvectors a = Xᵀu, shape (d, k), and with the same product r = Xᵀv outside the space.
+
+        M·a is θ·a − r, so the Rayleigh quotient is smaller than the Ritz value θ by aᵀr.
+        """
         xp, _ = self._operator.place
         k = coordinates.shape[1]
         rows = xp.concat([space.combine(coordinates), space.combine_outside(coordinates)], axis=0)
         features = self._operator.combine_rows(rows)
-        return eigen.orthonormal_columns(features[:k, :].T), _lengths(features[k:, :])
+        vectors, residuals = features[:k, :], features[k:, :]
+        lengths, products = read(
+            xp.linalg.vector_norm(residuals, axis=1), xp.sum(vectors * residuals, axis=1)
+        )
+        vectors = eigen.orthonormal_columns(vectors.T)
+        return vectors, lengths / space.unit, -products / space.unit
 
 
 def _lengths(rows: Array) -> np.ndarray:

@@ -18,6 +18,8 @@ import numpy as np
 
 from slce_xp import _backend, _errors
 from slce_xp._backend import Array, Sparse, read
+from slce_xp._parameters import as_count
+from slce_xp.core import given
 from slce_xp.core import sums as row_sums
 from slce_xp.core.eigen import gram_of
 from slce_xp.core.groups import Groups
@@ -38,6 +40,8 @@ PROBE_ROWS = 64
 SAFE_EXPONENT = {"float32": 30, "float64": 300}
 # Sums this much larger than the probed rows show that those were not typical.
 LARGE_SUM = 2.0**40
+# The typical size of weighted rows, in units of the probed ones, that asks for another unit.
+SMALL_SIZE = 2.0**-20
 
 
 @dataclass(frozen=True)
@@ -89,6 +93,11 @@ class Moments:
     def n_classes(self) -> int:
         """K."""
         return len(self.totals) - (not self.is_supervised)
+
+    @property
+    def n_features(self) -> int:
+        """The number of features, d."""
+        return int(self.sums.shape[1])
 
     @property
     def signs(self) -> np.ndarray:
@@ -203,8 +212,16 @@ class Moments:
     def __add__(self, other: Moments) -> Moments:
         """The statistics of both sets of samples, about their common mean.
 
-        Both must have the same groups; `scale` and `weight_unit` may differ.
+        Both must have the same features and classes; `scale` and `weight_unit` may differ.
         """
+        if not isinstance(other, Moments):
+            return NotImplemented
+        for name in ("n_features", "n_classes", "unlabeled_weight"):
+            mine, theirs = getattr(self, name), getattr(other, name)
+            if mine != theirs:
+                raise _errors.invalid(
+                    "other", f"other must have the same {name}; got {mine} and {theirs}"
+                )
         # In the units of the larger ones, so that nothing overflows.
         scale, unit = min(self.scale, other.scale), max(self.weight_unit, other.weight_unit)
         a = self._with_unlabeled(other).in_units(scale, unit)
@@ -262,6 +279,7 @@ class Moments:
         if scale == self.scale and weight_unit == self.weight_unit:
             return self
         factor, step = self.weight_unit / weight_unit, scale / self.scale
+        _check_range(self.totals * factor, _backend.dtype_name(self.sums.dtype), self.totals > 0)
 
         def times(values: Array | None, by: float) -> Array | None:
             return None if values is None else values * by
@@ -373,11 +391,11 @@ def class_moments(
     Array([[3.],
            [5.]], dtype=array_api_strict.float64)
     """
-    rows = open_array(Sparse(x) if _backend.is_sparse(x) else x)
-    groups = Groups.of(row_sums.as_codes(codes, rows.n, n_classes), n_classes, weights)
+    rows, n_classes = open_array(given.as_matrix(x)), as_count(n_classes, "n_classes", 2)
+    groups = Groups.of(given.as_codes(codes, rows.n, n_classes), n_classes, weights)
     if not groups.is_supervised:
-        raise ValueError(
-            f"codes must be from 0 to n_classes − 1 = {n_classes - 1}; got {n_classes}"
+        raise _errors.invalid(
+            "codes", f"codes must be from 0 to n_classes − 1 = {n_classes - 1}; got {n_classes}"
         )
     with _backend.computing(rows.place):
         return moments_of(rows, groups, second=second)
@@ -393,7 +411,8 @@ def moments_of(rows: Rows, groups: Groups, *, second: bool = False) -> Moments:
     second : bool
         Whether to compute the second moment, too.
     """
-    _check_range(groups, _backend.dtype_name(rows.dtype))
+    if groups.weights is not None:
+        _check_range(groups.weights, _backend.dtype_name(rows.dtype))
     frame = _probe_frame(rows, second or not groups.is_supervised)
     while True:
         moments = _moments_in(frame, rows, groups, second)
@@ -403,15 +422,16 @@ def moments_of(rows: Rows, groups: Groups, *, second: bool = False) -> Moments:
         frame = better
 
 
-def _check_range(groups: Groups, dtype: str) -> None:
-    """Raise ValueError if some weights would vanish in comparison with others."""
+def _check_range(weights: np.ndarray, dtype: str, counted: Any = True) -> None:
+    """Raise ValueError if weights, in units of the largest, would vanish; some may not count."""
     info = np.finfo(dtype)
     least = float(info.smallest_normal) / float(info.eps)
-    if groups.weights is not None and groups.weights.size and groups.weights.min() < least:
+    smallest = float(np.min(weights, initial=np.inf, where=counted))
+    if smallest < least:
         raise _errors.invalid(
             "sample_weight",
             f"sample_weight times class_weight must not differ by more than a factor of "
-            f"{1.0 / least:.0e} in {dtype}; got a smallest weight of {groups.weights.min():.1e} "
+            f"{1.0 / least:.0e} in {dtype}; got a smallest weight of {smallest:.1e} "
             "relative to a largest near 1. Drop those samples with a weight of 0",
         )
 
@@ -431,6 +451,8 @@ class _Frame(NamedTuple):
         How large a mean may be before it is subtracted from each row, relative to the spread.
     trials : int
         How many other frames were tried before.
+    is_weighted : bool
+        Whether the scale is that of weighted rows.
     """
 
     shift: Array | None
@@ -438,6 +460,7 @@ class _Frame(NamedTuple):
     spread: float
     safe: float
     trials: int = 0
+    is_weighted: bool = False
 
 
 def _probe_frame(rows: Rows, squared: bool) -> _Frame:
@@ -536,18 +559,51 @@ def _better_frame(frame: _Frame, moments: Moments, rows: Rows, groups: Groups) -
     can_shift = not rows.is_sparse or math.isfinite(frame.safe)
     if centring > frame.safe * max(scatter, 0.0) and frame.trials < 2 and can_shift:
         return frame._replace(shift=moments.mean, trials=2)
+    if not frame.is_weighted and _has_small_weights(groups):
+        size = _weighted_size(frame, moments, rows, groups)
+        if 0.0 < size < SMALL_SIZE:
+            scale = frame.scale * _scale_for(size, dtype)
+            return frame._replace(scale=scale, spread=0.0, is_weighted=True)
     raw = centring
     if rows.is_sparse and frame.shift is not None:
         shift = frame.shift * moments.scale
         raw = moments.weight * float(read(xp.sum(shift * shift))[0])
-    known = moments.second is not None or not moments.is_supervised
-    if rows.is_sparse and known and raw > FAR[dtype] * scatter:
+    if moments.second is not None or not moments.is_supervised:
+        _warn_if_far(rows, raw, scatter)
+    return raw
+
+
+def _warn_if_far(rows: Rows, centring: float, scatter: float) -> None:
+    """Warn if centring, which subtracts as much from the squares of X, loses digits of a sparse X.
+
+    Dense rows are shifted instead.
+    """
+    dtype = _backend.dtype_name(rows.dtype)
+    if rows.is_sparse and centring > FAR[dtype] * scatter:
         warnings.warn(
             "X is sparse and its mean is much larger than its spread, so centring it loses digits "
             f"of {dtype}. Subtract a constant from columns with large means, or pass a dense X",
-            stacklevel=5,
+            stacklevel=6,
         )
-    return raw
+
+
+def _has_small_weights(groups: Groups) -> bool:
+    """Whether rows that hardly count may have set the unit."""
+    if groups.scatter_weights is None:
+        return False
+    weights = np.abs(groups.scatter_weights)
+    return bool(weights.min() < SMALL_SIZE**2 * weights.max())
+
+
+def _weighted_size(frame: _Frame, moments: Moments, rows: Rows, groups: Groups) -> float:
+    """√(Σ |s| w ‖z‖² / Σ |s| w): another pass, unless the second moment is known."""
+    weights = np.abs(np.asarray(groups.scatter_weights))
+    if moments.second is not None:
+        square = moments.square(sign=moments.unlabeled_weight)
+    else:
+        kernel = _BlockSums(0, frame.shift, False, rows.block_length(3), frame.scale, False)
+        *_, square = rows.map_rows(kernel, 2 * rows.d, None, None, None, rows.put(weights))
+    return math.sqrt(max(0.0, float(read(square)[0])) / float(weights.sum()))
 
 
 def _sums(
@@ -558,23 +614,16 @@ def _sums(
     # In memory the rows of very many groups are gathered from all over X.
     few = row_sums.is_few(height, rows.d, rows.is_sparse)
     apart = rows.in_memory and not few
-    signed = rows.put(groups.scatter_weights) if second else None
     unlabeled = rows.put(groups.unlabeled_weights)
-    scale_first = abs(math.log2(scale)) > SAFE_EXPONENT[_backend.dtype_name(rows.dtype)]
-    # Three times the dense columns of sparse rows: themselves, times weights, in another order.
-    kernel = _BlockSums(
-        0 if apart else height, shift, second, rows.block_length(3), scale, scale_first
-    )
-    copies = (shift is not None) + (unlabeled is not None) + (signed is not None)
-    # A scaled copy in one piece, if there is room, gives the same bits as X in other units.
-    copies += second and scale_first and not rows.has_room_for_copy
-    made = rows.d * copies
+    kernel = _block_sums(rows, 0 if apart else height, shift, scale, second)
     sums = total = square = None
     if not apart or second or unlabeled is not None:
         # Very many codes are sorted on the host, block by block: they need not travel.
         codes, weights = (None, None) if apart else (groups.codes, groups.weights)
         if few:
             codes, weights = rows.put_codes(groups.codes), rows.put(groups.weights)
+        signed = rows.put(groups.scatter_weights) if second else None
+        made = kernel.made_per_row(rows, signed, unlabeled)
         made += 0 if apart else row_sums.one_hot_width(height, rows.is_sparse)
         sums, total, square = rows.map_rows(kernel, made, codes, weights, signed, unlabeled)
     if apart:
@@ -587,6 +636,27 @@ def _sums(
             scale,
         )
     return sums, total, square
+
+
+def with_second(moments: Moments, rows: Rows, groups: Groups) -> Moments:
+    """The same moments about the mean, with the second moment: one more pass over X."""
+    about = moments.about(moments.mean)
+    kernel = _block_sums(rows, 0, about.shift, about.scale, second=True)
+    signed = rows.put(groups.scatter_weights)
+    made = kernel.made_per_row(rows, signed, None)
+    _, total, _ = rows.map_rows(kernel, made, None, None, signed, None)
+    about = replace(about, second=total)
+    if rows.is_sparse:
+        _warn_if_far(rows, moments.centring, float(read(about.square())[0]))
+    return about
+
+
+def _block_sums(
+    rows: Rows, height: int, shift: Array | None, scale: float, second: bool
+) -> _BlockSums:
+    scale_first = abs(math.log2(scale)) > SAFE_EXPONENT[_backend.dtype_name(rows.dtype)]
+    # Three times the dense columns of sparse rows: themselves, times weights, in another order.
+    return _BlockSums(height, shift, second, rows.block_length(3), scale, scale_first)
 
 
 @dataclass(frozen=True)
@@ -614,6 +684,13 @@ class _BlockSums:
     made: int
     scale: float
     scale_first: bool
+
+    def made_per_row(self, rows: Rows, signed: Array | None, unlabeled: Array | None) -> int:
+        """Numbers that are allocated per row, in addition to one-hot codes."""
+        copies = (self.shift is not None) + (unlabeled is not None) + (signed is not None)
+        # A scaled copy in one piece, if there is room, gives the same bits as X in other units.
+        copies += self.second and self.scale_first and not rows.has_room_for_copy
+        return rows.d * copies
 
     def of_columns(self, columns: slice) -> _BlockSums:
         """The same for rows that have some of the columns only."""

@@ -17,7 +17,7 @@ from slce_xp._backend import Array
 from slce_xp.core import eigen
 from slce_xp.core.eigen import gram_of
 from slce_xp.core.groups import Groups
-from slce_xp.core.moments import Moments
+from slce_xp.core.moments import Moments, with_second
 from slce_xp.core.rows import DenseRows, Rows
 from slce_xp.core.sums import one_hot, sum_rows_by_code
 
@@ -37,6 +37,7 @@ class ScatterOperator:
 
     def __init__(self, moments: Moments, seed: int, precision: Any = None) -> None:
         self._moments = moments
+        self._scatter: Array = None  # C, once it is formed
         self._seed = seed
         # Sums may have more digits than the data that were summed.
         self._precision = precision or moments.sums.dtype
@@ -58,30 +59,42 @@ class ScatterOperator:
         """The class means, shape (K, d)."""
         return self._moments.centroids
 
-    def take_matrix(self) -> tuple[Array, Array]:
-        """M = 2·BᵀB − S_t, shape (d, d), and Σ |s| w ‖z‖², which its rounding is relative to.
+    def scatter(self) -> Array:
+        """C = Σ s w (x − m)(x − m)ᵀ, shape (d, d): formed by the first call, then kept.
 
-        Can be called once: the second moment, as large as M, is released for it.
+        With labels for all samples it is S_t.
         """
-        xp, _ = self.place
-        moments = self._moments
-        second, offset, weight = moments.second, moments.offset, moments.weight
-        square = moments.square(sign=moments.unlabeled_weight)
-        total, signed_weight = moments.signed_sums
-        del moments
-        self._moments = dataclasses.replace(self._moments, second=None)
-        # Σ s w (x − m)(x − m)ᵀ = second − q·oᵀ − o·qᵀ + Q·o·oᵀ with q = Σ s w z and Q = Σ s w. If
-        # all samples have a label, that is the second moment without W·o·oᵀ.
-        rows = [math.sqrt(2.0) * self.between]
-        if self.is_supervised:
-            rows.append(math.sqrt(weight) * offset[None, :])
-        matrix = gram_of(xp.concat(rows, axis=0))
-        if not self.is_supervised:
-            cross = (total - 0.5 * signed_weight * offset)[:, None] * offset[None, :]
-            matrix += cross
-            matrix += cross.T
-        matrix -= second
-        return matrix, square
+        if self._scatter is None:
+            moments = self._with_second()
+            total, weight = moments.signed_sums
+            offset = moments.offset
+            # second − q·oᵀ − o·qᵀ + Q·o·oᵀ with q = Σ s w z and Q = Σ s w. If all samples have a
+            # label, that is the second moment minus W·o·oᵀ.
+            cross = (0.5 * weight * offset - total)[:, None] * offset[None, :]
+            if self.is_supervised:
+                cross *= 2.0
+            else:
+                cross = cross + cross.T
+            cross += moments.second
+            self._scatter = cross
+            self._square = moments.square(sign=moments.unlabeled_weight)
+            # As large as C, and not needed any more.
+            self._moments = dataclasses.replace(self._moments, second=None)
+        return self._scatter
+
+    def _with_second(self) -> Moments:
+        return self._moments
+
+    def take_matrix(self) -> tuple[Array, Array]:
+        """M = 2·BᵀB − C, shape (d, d), and Σ |s| w ‖z‖², which its rounding is relative to.
+
+        C, as large as M, is released.
+        """
+        scatter = self.scatter()
+        self._scatter = None
+        matrix = gram_of(math.sqrt(2.0) * self.between)
+        matrix -= scatter
+        return matrix, self._square
 
     @property
     def is_supervised(self) -> bool:
@@ -145,13 +158,27 @@ class CentroidOperator(ScatterOperator):
         self.n = rows.n
         self.by_rows = rows.by_rows
         self.n_classes = groups.n_classes
+        self._gram: Array = None  # G, once it is formed
+
+    def _with_second(self) -> Moments:
+        if self._moments.second is not None:
+            return self._moments
+        return with_second(self._moments, self._rows, self._groups)
 
     def gram(self) -> Array:
-        """G = X Xᵀ of the centred data, rows times √w, shape (n, n)."""
-        gram = self._rows.outer(self._moments.centred)
-        if self._root is not None:
-            gram *= self._root[:, None]
-            gram *= self._root
+        """G = X Xᵀ of the centred data, rows times √w, (n, n): formed once, then kept."""
+        if self._gram is None:
+            gram = self._rows.outer(self._moments.centred)
+            if self._root is not None:
+                gram *= self._root[:, None]
+                gram *= self._root
+            self._gram = gram
+        return self._gram
+
+    def take_gram(self) -> Array:
+        """G, which belongs to the caller."""
+        gram = self.gram()
+        self._gram = None
         return gram
 
     def class_sums(self, values: Array) -> Array:
@@ -194,7 +221,9 @@ class CentroidOperator(ScatterOperator):
         return _backend.from_host(self._groups.codes, self.place)
 
     def apply_scatter(self, rows: Array) -> Array:
-        """V·S_t, (b, d) ↦ (b, d): one pass over X, a sum over its row blocks."""
+        """V·C, (b, d) ↦ (b, d): one pass over X, a sum over its row blocks, unless C is formed."""
+        if self._scatter is not None:
+            return rows @ self._scatter
         mean = self._mean_left
         term = partial(self._scatter_term, rows, (rows @ mean)[:, None])
         total, sums = self._rows.sum_rows(term, rows.shape[0] + self._shifted_width)
@@ -202,7 +231,7 @@ class CentroidOperator(ScatterOperator):
         return total
 
     def apply(self, rows: Array) -> Array:
-        """V·M, (b, d) ↦ (b, d): one pass over X."""
+        """V·M, (b, d) ↦ (b, d): one pass over X, unless C is formed."""
         return (2.0 * (rows @ self.between.T)) @ self.between - self.apply_scatter(rows)
 
     def rayleigh(self, vectors: Array) -> tuple[Array, Array]:
@@ -242,10 +271,12 @@ class CentroidOperator(ScatterOperator):
         return self._moments.times_owned(scores, data), sums
 
     def apply_gram(self, rows: Array) -> Array:
-        """U·X·Xᵀ of the centred data, (b, n) ↦ (b, n): one pass over X.
+        """U·G, (b, n) ↦ (b, n): one pass over X, unless G is formed.
 
         A sum over column blocks, so that nothing of length d is made.
         """
+        if self._gram is not None:
+            return rows @ self._gram
         if self._rows.is_sparse:  # by rows, as it is stored
             return self.project_rows(self.combine_rows(rows))
         rows = self._rooted(self._without_mean(rows))

@@ -13,6 +13,7 @@ import numpy as np
 from slce_xp import _backend
 from slce_xp._backend import Array, read
 from slce_xp.core import eigen
+from slce_xp.core.certificate import angle_bound
 from slce_xp.core.operators import ScatterOperator
 
 
@@ -59,6 +60,19 @@ class Resolved(NamedTuple):
         low = int((~self.is_null & (self.values > self.error)).sum())
         possible = (self.values > -self.error) & (~self.is_null | np.isinf(self.error))
         return low, int(possible.sum())
+
+    def angle_bound(self, count: int, rounding: float, d: int) -> float:
+        """A bound of the angle of the first `count` that are not in the null space.
+
+        `d` is the number of features: eigenvalues that are missing here are zero.
+        """
+        if count == 0:
+            return 0.0
+        real = self.values[~self.is_null]
+        below = float(real[count]) if count < len(real) else -np.inf
+        if len(real) < d and count <= self.before_zero:
+            below = max(below, 0.0)
+        return angle_bound(0.0, rounding, float(real[count - 1]), below)
 
     @property
     def before_zero(self) -> int:

@@ -25,9 +25,8 @@ from slce_xp.core.eigen import add, gram_of
 # small share of X.
 BLOCK_SHARE = 48
 LEAST_BLOCK, LARGEST_BLOCK = 2**18, 2**24
-# Rows of a block in single precision, if products add them up one after the other, and blocks
-# that are added up before their sum joins the others.
-SEQUENTIAL_ROWS, SEQUENTIAL_BLOCKS = 1024, 32
+# Blocks whose sums are added up before they join the others, in single precision.
+BLOCKS_PER_SUM = 32
 
 # A term: the slice of a block and its rows (or columns) ↦ arrays to be summed.
 Term = Callable[[slice, Array], tuple[Array | None, ...]]
@@ -148,8 +147,8 @@ class Rows(ABC):
     @property
     def _most_rows(self) -> int:
         """Rows of a block for which rounding of their sums stays small."""
-        in_sequence = _backend.adds_in_sequence(self.place, self.is_sparse)
-        return SEQUENTIAL_ROWS if in_sequence and self._itemsize == 4 else self.n
+        most = _backend.longest_sum(self.place, self.is_sparse) if self._itemsize == 4 else None
+        return most or self.n
 
     def _not_finite(self, row: int, column: int, value: float) -> ValueError:
         row = row if self.row_numbers is None else int(self.row_numbers[row])
@@ -177,7 +176,7 @@ class BlockRows(Rows):
                 del rows  # before the next block is made, not after
                 part = _added(part, terms)
                 del terms
-                if self._most_rows < self.n and count % SEQUENTIAL_BLOCKS == 0:
+                if self._most_rows < self.n and count % BLOCKS_PER_SUM == 0:
                     totals, part = _added(totals, part), ()
         return _added(totals, part) if part else totals
 
@@ -272,6 +271,17 @@ class DenseRows(BlockRows):
         if self._kept is not None:
             columns = self.place.xp.take(columns, self._kept_index, axis=0)
         return self.place.xp.astype(columns, self.dtype, copy=False)
+
+    def finite_rows(self) -> np.ndarray:
+        """A mask of rows without NaN or infinity, on the host, shape (n,)."""
+        xp = self.place.xp
+        with self.reading(1) as blocks:
+            parts = [_backend.to_host(xp.all(xp.isfinite(rows), axis=1)) for _, rows in blocks]
+        return np.concatenate(parts)
+
+    def dense_on_host(self, positions: np.ndarray) -> np.ndarray:
+        """The rows at some positions, as floats."""
+        return _backend.to_host(self.gather(_backend.from_host(positions, self.place)))
 
     @cached_property
     def _kept_index(self) -> Array:
@@ -379,6 +389,23 @@ class SparseRows(BlockRows):
         starts = _backend.to_host(self._x.parts()[2])
         most_rows = max(1, min(self.block_length(2 * made), self._most_rows))
         return _within_stored(starts, self.block_length(2), most_rows)
+
+    def finite_rows(self) -> np.ndarray:
+        """A mask of rows without NaN or infinity, on the host, shape (n,)."""
+        values, _, pointers = map(_backend.to_host, self._x.parts())
+        wrong = np.flatnonzero(~np.isfinite(values))
+        finite = np.ones(self.n, dtype=bool)
+        finite[np.searchsorted(pointers, wrong, side="right") - 1] = False
+        return finite
+
+    def dense_on_host(self, positions: np.ndarray) -> np.ndarray:
+        """The rows at some positions, as floats."""
+        values, columns, pointers = map(_backend.to_host, self._x.parts())
+        rows = np.zeros((len(positions), self.d), dtype=_backend.dtype_name(self.dtype))
+        for row, i in enumerate(positions):
+            stored = slice(pointers[i], pointers[i + 1])
+            np.add.at(rows[row], columns[stored], values[stored].astype(rows.dtype))
+        return rows
 
     def probe(self, count: int) -> Array:
         """Not available: sparse rows are not shifted."""

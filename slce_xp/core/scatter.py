@@ -8,13 +8,11 @@ import numpy as np
 
 from slce_xp import _backend
 from slce_xp.core import eigen
+from slce_xp.core.certificate import angle_bound
 from slce_xp.core.operators import ScatterOperator
 from slce_xp.core.resolve import leading, resolve
 from slce_xp.core.solution import Request, Solution
 
-# Up to this size all eigenpairs are computed at once: a null space would need them anyway, and
-# a second eigensolver would cost more than the first one saved.
-ALL_AT_ONCE = 900
 # Neighbours of eigenvalues within rounding of zero that are resolved with them, by a pass over X.
 MOST_NEIGHBOURS = 64
 
@@ -24,15 +22,20 @@ def solve(operator: ScatterOperator, request: Request) -> Solution:
     xp, _ = operator.place
     k, d = request.k, operator.d
     matrix, trace = operator.take_matrix()
-    values, vectors = _backend.largest_eigenpairs(matrix, d if d <= ALL_AT_ONCE else k)
-    (square,), host = eigen.read_finite(xp.reshape(trace, (1,)), values[:k])
+    # One more than is asked for: the gap below the last one bounds the angle.
+    values, vectors = _backend.largest_eigenpairs(matrix, min(k + 1, d))
+    (square,), host = eigen.read_finite(xp.reshape(trace, (1,)), values[: min(k + 1, d)])
     # Sparse rows are not shifted: what centring subtracts is rounded relative to itself.
     level = operator.zero_level(
         max(float(square), math.sqrt(max(0.0, float(square)) * operator.centring))
     )
-    if (np.abs(host) > level).all():
-        positive = int((host > 0.0).sum())
-        return Solution(values[:k], vectors[:, :k], (positive, positive))
+    rounding = operator.zero_level(max(float(square), operator.centring))
+    if (np.abs(host[:k]) > level).all():
+        positive = int((host[:k] > 0.0).sum())
+        kept = positive if request.positive_only else k
+        following = np.append(host, -math.inf)[kept]
+        angle = angle_bound(0.0, rounding, host[kept - 1], following) if kept else 0.0
+        return Solution(values[:k], vectors[:, :k], (positive, positive), angle)
 
     # Some are within rounding of zero: all of those are needed, to separate the null space of X
     # from the others. Any basis of the former would do, so seeded directions are projected onto
@@ -55,7 +58,9 @@ def solve(operator: ScatterOperator, request: Request) -> Solution:
         null = basis @ (basis.T @ operator.draw(wanted))
     values, vectors, _ = leading(operator, k, found.real(), null)
     low, high = found.bounds()
-    return Solution(values, vectors, (min(low, k), min(high, k)))
+    kept = min(low, k) if request.positive_only else k - max(wanted, 0)
+    angle = found.angle_bound(kept, rounding, d)
+    return Solution(values, vectors, (min(low, k), min(high, k)), angle)
 
 
 def _reach(sizes: np.ndarray, level: float) -> float:

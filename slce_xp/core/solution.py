@@ -2,13 +2,44 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
 from slce_xp._backend import Array
+
+
+class Costs(NamedTuple):
+    """Predicted seconds of the steps of a solve, by which the engine turns to the next kind.
+
+    Passes over X go on until they have cost as much as forming C, and products with the formed C
+    until they have cost as much as a dense eigensolver: whatever the spectrum is, that takes
+    at most twice as long as the better choice. The predictions depend on the problem alone, so that
+    a fit takes the same steps each time.
+
+    Attributes
+    ----------
+    implicit : float
+        A product of C with a block by a pass over X.
+    forming : float
+        Forming C, by one pass; infinite if it must not be formed.
+    formed : float
+        A product of the formed C with a block.
+    dense : float
+        A dense eigensolver for the formed C.
+    ritz : float
+        An eigenproblem of m rows on the host, divided by m³.
+    """
+
+    implicit: float = 1.0
+    forming: float = math.inf
+    formed: float = 0.0
+    dense: float = math.inf
+    ritz: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -20,13 +51,17 @@ class Request:
     k : int
         Number of eigenpairs.
     tol : float
-        Residual to reach, relative to ‖M‖; for solvers that iterate.
+        Angle to the exact subspace at which an iteration may stop, in radians; 0: when residuals
+        are rounding.
     max_iter : int
-        Passes over X that such a solver may take.
+        Passes over X that an iteration may take.
     width : int
         Rows of its start block.
     wide_passes : int
         Passes with the whole block, before only residuals are added.
+    form : {"krylov", "scatter", "gram"}
+        Whether an iteration starts with passes over X, or with a formed C: S_t or G.
+    costs : Costs
     max_rows : int
         Rows of its Krylov space that memory has room for.
     positive_only : bool
@@ -39,9 +74,11 @@ class Request:
 
     k: int
     tol: float
-    max_iter: int
-    width: int
-    wide_passes: int
+    max_iter: int = 0
+    width: int = 0
+    wide_passes: int = 0
+    form: str = "krylov"
+    costs: Costs = field(default_factory=Costs)
     max_rows: int = sys.maxsize
     positive_only: bool = False
     fill: bool = False
@@ -60,19 +97,31 @@ class Solution:
     n_positive : tuple of int
         The least and the largest possible number of positive values among them; for
         a solution with fewer than k pairs, of the first k eigenvalues of M.
+    angle_bound : float
+        A bound of the largest angle between the span of `vectors` and the exact subspace, in
+        radians; infinite if none is known. Directions of the null space of X, any of which is
+        exact, do not count.
     passes : int
-        Products of the scatter matrix with a block, each one pass over X; 0 for dense forms.
+        Passes over X of an iteration; 0 for dense forms.
     residuals : numpy.ndarray, shape (k,), or None
         ‖M a − μ a‖ / ‖M‖, measured; None for dense forms, whose residuals are rounding.
     history : tuple of float
-        The largest residual of the wanted pairs after each pass.
+        The largest residual of the wanted pairs, as often as it was measured.
     converged : bool
+        Whether residuals are within the tolerance, and no eigenpair was missed.
+    formed : bool
+        Whether C was formed.
+    is_complete : bool
+        False if a dense eigensolver is to finish what an iteration has begun.
     """
 
     eigenvalues: Array
     vectors: Array
     n_positive: tuple[int, int]
+    angle_bound: float = math.inf
     passes: int = 0
     residuals: np.ndarray | None = None
     history: tuple[float, ...] = field(default=())
     converged: bool = True
+    formed: bool = True
+    is_complete: bool = True

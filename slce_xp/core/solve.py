@@ -7,16 +7,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from slce_xp import _backend
-from slce_xp._backend import Array, Sparse
-from slce_xp.core import eigen, gram, krylov, scatter
+from slce_xp._backend import Array
+from slce_xp._errors import invalid
+from slce_xp._parameters import as_count, as_seed, as_tolerance, as_unlabeled_weight
+from slce_xp.core import eigen, given, gram, krylov, scatter
 from slce_xp.core.groups import Groups
 from slce_xp.core.moments import moments_of
 from slce_xp.core.operators import CentroidOperator
 from slce_xp.core.rows import Rows, open_array
 from slce_xp.core.solution import Request, Solution
-from slce_xp.core.sums import as_codes
 
-SOLVERS = {"scatter": scatter.solve, "gram": gram.solve, "krylov": krylov.solve}
+FORMS = ("scatter", "gram", "krylov")
 # "auto" forms the smaller of the d × d and n × n matrices up to this size.
 LARGEST_FORMED = 2000
 
@@ -36,6 +37,10 @@ class Eigenpairs(NamedTuple):
     n_positive : tuple of int
         Lower and upper bound of the number of positive eigenvalues among the first k. They are
         equal unless some eigenvalues cannot be distinguished from zero.
+    angle_bound : float
+        A proved bound of the largest angle between the span of `components` and the exact subspace,
+        in radians; infinite if none is known. Directions of the null space of X do not count: any
+        of them is exact.
     form : str
         The form that was solved: "scatter", "gram" or "krylov".
     passes : int
@@ -44,13 +49,15 @@ class Eigenpairs(NamedTuple):
         ‖M a − μ a‖ / ‖M‖ of the matrix-free form; None for the others, whose residuals are
         rounding.
     converged : bool
-        True if the residuals are within `tol` and it is proved that no eigenpair was missed.
+        True if `angle_bound` is within `tol`, or residuals are rounding if that is zero, and no
+        eigenpair was missed.
     """
 
     values: Array
     components: Array
     mean: Array
     n_positive: tuple[int, int]
+    angle_bound: float
     form: str
     passes: int
     residuals: np.ndarray | None
@@ -95,9 +102,10 @@ def eigenpairs(
     weights : array, shape (n,), optional
         Positive weight of each row; ones by default.
     unlabeled_weight : float
-        λ.
+        λ, from 0 to 1e15.
     tol : float, optional
-        Residual at which the matrix-free form stops; 1e-8 in float64, 4e-6 in float32.
+        Angle to the exact subspace, in radians, at which the matrix-free form stops: 1e-6 in
+        float64 by default. 0, the default in float32, goes on until residuals are rounding.
     max_iter : int
         Passes over X that the matrix-free form may take.
     seed : int
@@ -123,32 +131,38 @@ def eigenpairs(
     >>> xp.round(found.values)
     Array([63.], dtype=array_api_strict.float64)
     """
-    rows = open_array(Sparse(x) if _backend.is_sparse(x) else x)
-    groups = Groups.of(as_codes(codes, rows.n, n_classes), n_classes, weights, unlabeled_weight)
-    if not 1 <= k <= rows.d:
-        raise ValueError(f"k must be from 1 to d = {rows.d}; got {k}")
-    if form not in ("auto", *SOLVERS):
-        raise ValueError(f"form must be 'auto' or one of {', '.join(SOLVERS)}; got {form!r}")
+    rows, n_classes = open_array(given.as_matrix(x)), as_count(n_classes, "n_classes", 2)
+    codes = given.as_codes(codes, rows.n, n_classes)
+    unlabeled_weight = as_unlabeled_weight(unlabeled_weight)
+    groups = Groups.of(codes, n_classes, weights, unlabeled_weight)
+    k, max_iter = as_count(k, "k", 1, rows.d), as_count(max_iter, "max_iter", 1)
+    seed = as_seed(seed, "seed")
+    if not isinstance(form, str) or form not in ("auto", *FORMS):
+        raise invalid("form", f"form must be 'auto' or one of {', '.join(FORMS)}; got {form!r}")
     if form == "gram" and rows.is_sparse:
-        raise ValueError("form must not be 'gram' for a sparse x, which would become dense")
+        raise invalid("form", "form must not be 'gram' for a sparse x, which would become dense")
     smaller = "gram" if rows.n < rows.d and not rows.is_sparse else "scatter"
     if form == "auto":
         is_small = min(rows.n, rows.d) <= LARGEST_FORMED
         form = smaller if is_small or k >= n_classes else "krylov"
-    eps = float(np.finfo(_backend.dtype_name(rows.dtype)).eps)
-    tol = max(1e-8, 32.0 * eps) if tol is None else tol
+    tol = as_tolerance(tol, _backend.dtype_name(rows.dtype))
     width = max(krylov.NARROW, n_classes)
-    request = Request(k, tol, max_iter, width, krylov.NARROW_PASSES)
+    request = Request(k, tol, max_iter, width, krylov.NARROW_PASSES, form)
     with _backend.computing(rows.place):
-        operator, solution = solve(rows, groups, form, request, seed)
-        if solution.eigenvalues.shape[0] < k:  # the others are not in the Krylov space
-            form = smaller
-            operator, solution = solve(rows, groups, form, request, seed)
+        operator = operator_of(rows, groups, form, seed)
+        if form == "krylov":
+            solution = krylov.solve(operator, request)
+            if solution.eigenvalues.shape[0] < k:  # the others are not in the Krylov space
+                form = smaller
+                solution = finish(operator, form, request)
+        else:
+            solution = finish(operator, form, request)
         return Eigenpairs(
             eigen.in_units(solution.eigenvalues, operator.unit_exponent, rows.dtype, "eigenvalues"),
             eigen.fix_signs(solution.vectors).T,
             operator.mean,
             solution.n_positive,
+            solution.angle_bound,
             form,
             solution.passes,
             solution.residuals,
@@ -156,11 +170,11 @@ def eigenpairs(
         )
 
 
-def solve(
-    rows: Rows, groups: Groups, form: str, request: Request, seed: int
-) -> tuple[CentroidOperator, Solution]:
-    """Class statistics and eigenpairs of rows of any kind, by one of the forms."""
-    moments = moments_of(rows, groups, second=form == "scatter")
-    operator = CentroidOperator(rows, groups, moments, seed)
-    del moments  # the operator releases its second moment
-    return operator, SOLVERS[form](operator, request)
+def operator_of(rows: Rows, groups: Groups, form: str, seed: int) -> CentroidOperator:
+    """The eigenproblem of rows of any kind: one pass, with the second moment if S_t is formed."""
+    return CentroidOperator(rows, groups, moments_of(rows, groups, second=form == "scatter"), seed)
+
+
+def finish(operator: CentroidOperator, form: str, request: Request) -> Solution:
+    """Eigenpairs by a dense eigensolver, with C as far as it is formed."""
+    return gram.solve(operator, request) if form == "gram" else scatter.solve(operator, request)

@@ -9,12 +9,16 @@ import numpy as np
 
 from slce_xp import _backend
 from slce_xp._backend import Array, Sparse
+from slce_xp._parameters import as_count
+from slce_xp.core import given
 from slce_xp.core.rows import DenseRows, SparseRows, open_array
 
 # Up to so many classes are summed by one product with a one-hot matrix.
 ONE_HOT_CLASSES = 64
 # More classes are summed in pieces of so many rows in class order.
 PIECE_ROWS = 512
+# Pieces whose positions go to the device together, in at most 256 KiB.
+STAGED_PIECES = 32
 # Under a tracing compiler: classes per one-hot product.
 TRACED_CLASSES = 256
 
@@ -46,10 +50,11 @@ def class_sums(x: Any, codes: Any, n_classes: int, /, *, weights: Any = None) ->
 
     Notes
     -----
-    A NaN or infinity in a column of `x` makes that column NaN for other classes, too.
+    A NaN or infinity in a row of `x` reaches the sums of its own class only.
 
-    Works under ``jax.jit`` (with `n_classes` static) and ``torch.compile``: `codes` are then not
-    checked, and more than 64 classes take time proportional to n·d·K.
+    Works under ``jax.jit`` (with `n_classes` static) and ``torch.compile``: values of `codes` are
+    then not checked, a NaN or infinity reaches its column of the sums of every class, and more
+    than 64 classes take time proportional to n·d·K.
 
     Examples
     --------
@@ -60,36 +65,46 @@ def class_sums(x: Any, codes: Any, n_classes: int, /, *, weights: Any = None) ->
     Array([[3., 4.],
            [6., 8.]], dtype=array_api_strict.float64)
     """
+    x, n_classes = given.as_matrix(x), as_count(n_classes, "n_classes", 1)
     if _backend.is_traced(x) or _backend.is_traced(codes):
         return _traced_sums(x, codes, n_classes, weights)
-    rows = open_array(Sparse(x) if _backend.is_sparse(x) else x)
-    host, weights = as_codes(codes, rows.n, n_classes), on_host(weights)
-    if weights is not None and np.shape(weights) != (rows.n,):
-        raise ValueError(
-            f"weights must have shape ({rows.n},), one for each row; got {np.shape(weights)}"
-        )
-    height = n_classes + bool((host == n_classes).any())
+    rows = open_array(x)
+    host, weights = given.as_codes(codes, rows.n, n_classes), given.as_weights(weights, rows.n)
     with _backend.computing(rows.place):
-        return sum_rows_by_code(rows, host, height, weights)[:n_classes, :]
+        sums = _sums_of(rows, host, n_classes, weights)
+        xp, _ = rows.place
+        if bool(_backend.to_host(xp.all(xp.isfinite(sums)))):
+            return sums
+        return _sums_beside_not_finite(x, host, n_classes, weights)
 
 
-def as_codes(codes: Any, n: int, n_classes: int) -> np.ndarray:
-    """Codes on the host, or a ValueError."""
-    host = np.asarray(on_host(codes))
-    if host.shape != (n,):
-        raise ValueError(f"codes must have shape ({n},), one for each row; got {host.shape}")
-    low, high = host.min(initial=0), host.max(initial=0)
-    if host.dtype.kind not in "iu" or low < 0 or high > n_classes:
-        raise ValueError(
-            f"codes must be integers from 0 to n_classes = {n_classes}; got dtype {host.dtype} "
-            f"from {low} to {high}"
-        )
-    return host.astype(np.int64, copy=False)
+def _sums_of(
+    rows: DenseRows | SparseRows, codes: np.ndarray, n_classes: int, weights: np.ndarray | None
+) -> Array:
+    height = n_classes + bool((codes == n_classes).any())
+    return sum_rows_by_code(rows, codes, height, weights)[:n_classes, :]
 
 
-def on_host(values: Any) -> Any:
-    """An array of any library on the host; anything else as it is."""
-    return _backend.to_host(values) if _backend.is_array(values) else values
+def _sums_beside_not_finite(
+    x: Array, codes: np.ndarray, n_classes: int, weights: np.ndarray | None
+) -> Array:
+    """Class sums of which some are NaN or infinite: rows that are not finite are added apart.
+
+    In a product with a one-hot matrix they would reach every class, as 0·NaN is NaN.
+    """
+    rows = open_array(x)
+    finite = rows.finite_rows()
+    weights = np.ones(rows.n) if weights is None else weights
+    kept = np.flatnonzero(finite)
+    sums = _sums_of(open_array(x, kept=kept), codes[kept], n_classes, weights[kept])
+    apart = np.zeros((n_classes, rows.d), dtype=_backend.dtype_name(rows.dtype))
+    others = np.flatnonzero(~finite & (codes < n_classes))
+    length = rows.block_length(rows.d)
+    for part in np.array_split(others, -(-len(others) // length) or 1):
+        values = rows.dense_on_host(part)
+        with np.errstate(invalid="ignore"):  # infinities of both signs, or times a zero
+            np.add.at(apart, codes[part], values * weights[part, None].astype(values.dtype))
+    return sums + _backend.from_host(apart, rows.place)
 
 
 def sum_rows_by_code(
@@ -196,18 +211,19 @@ def _sum_in_class_order(
     owners = []  # the class of each useful row of the partial sums
     useful = []  # and its position among them all
     height = 0
-    for start, stop in _pieces(counts, length):
-        members = order[start:stop]
+    pieces = [order[start:stop] for start, stop in _pieces(counts, length)]
+    for i, members in enumerate(pieces):
+        if i % STAGED_PIECES == 0:  # one upload for many, each of which a GPU would wait for
+            staged = _staged(pieces[i : i + STAGED_PIECES], length, codes, weights, rows)
+        positions, local, weighted = (x if x is None else x[i % STAGED_PIECES, :] for x in staged)
         first = codes[members[0]]
         n_classes = int(codes[members[-1]] - first) + 1
         width = 1 << (n_classes - 1).bit_length()
-        padding = (0, length - members.shape[0])
-        block = rows.gather(_backend.from_host(np.pad(members, padding), rows.place))
+        block = rows.gather(positions)
         block = block if shift is None else block - shift
-        local = np.pad(codes[members] - first, padding, constant_values=length)  # no such row
-        marks = one_hot(_backend.from_host(local, rows.place), width, block)
-        if weights is not None:
-            marks = marks * rows.put(np.pad(weights[members], padding))
+        marks = one_hot(local, width, block)
+        if weighted is not None:
+            marks = marks * weighted
         partial_sums.append(scaled_product(marks, block, scale))
         owners.append(np.arange(first, first + n_classes))
         useful.append(np.arange(height, height + n_classes))
@@ -219,6 +235,28 @@ def _sum_in_class_order(
         return sums
     # Large classes came in parts: sum the parts, which are far fewer than the rows.
     return _sum_in_class_order(DenseRows(sums), owner, np.bincount(owner), None, None, 1.0)
+
+
+def _staged(
+    pieces: list[np.ndarray],
+    length: int,
+    codes: np.ndarray,
+    weights: np.ndarray | None,
+    rows: DenseRows,
+) -> tuple[Array, Array, Array | None]:
+    """Rows of each piece, their classes within it and their weights, on the device.
+
+    Each of shape (pieces, length), padded by the first row with a class that there is not.
+    """
+    index = np.zeros((2, len(pieces), length), dtype=np.int64)
+    index[1] = length
+    weighted = None if weights is None else np.zeros((len(pieces), length))
+    for i, members in enumerate(pieces):
+        index[:, i, : len(members)] = members, codes[members] - codes[members[0]]
+        if weights is not None and weighted is not None:
+            weighted[i, : len(members)] = weights[members]
+    there = _backend.from_host(index, rows.place)
+    return there[0, ...], there[1, ...], None if weighted is None else rows.put(weighted)
 
 
 def _sum_columns(
@@ -255,6 +293,9 @@ def _pieces(counts: np.ndarray, length: int) -> Iterator[tuple[int, int]]:
 def _traced_sums(x: Array, codes: Array, n_classes: int, weights: Any) -> Array:
     """Class sums with static shapes, whose values cannot be read."""
     xp, device = _backend.place_of(x)
+    given.check_length(codes, x.shape[0], "codes")
+    if weights is not None:
+        given.check_length(weights, x.shape[0], "weights")
     x = xp.astype(x, _backend.working_dtype(x), copy=False)
     parts = []
     for start in range(0, n_classes, TRACED_CLASSES):

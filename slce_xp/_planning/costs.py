@@ -1,0 +1,152 @@
+"""Predicted seconds of the steps of each form, by the profile of a device."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from slce_xp._planning.devices import PROFILES
+from slce_xp._planning.problem import CLUSTER, MEMORY, Problem
+from slce_xp._planning.profile import Profile
+from slce_xp._planning.schedule import TYPICAL_PASSES, Schedule, basis_length
+from slce_xp.core.solution import Costs
+from slce_xp.core.sums import ONE_HOT_CLASSES
+
+# Array operations of a product with C that do not grow with the data: of the product itself, and
+# of the space that grows by it.
+PASS_OPERATIONS, GROWTH_OPERATIONS = 8, 30
+# Those of a whole fit in addition to its passes, and seconds per label to sort them.
+FIT_OPERATIONS, LABEL_SECONDS = 120, 6e-8
+# Rows of the small problem that the host's eigensolver is timed at.
+RITZ_ROWS = 200
+
+
+@dataclass(frozen=True)
+class Steps:
+    """Seconds of the steps of a fit of one problem on one device."""
+
+    problem: Problem
+    profile: Profile
+
+    def solve(self, form: str, schedule: Schedule) -> tuple[float, Costs]:
+        """Seconds of a typical fit in a form, and those of its steps."""
+        costs = self.costs(form, schedule)
+        if form == "krylov":
+            return self._start() + TYPICAL_PASSES * costs.implicit + self._end(), costs
+        formed = self._start() + costs.forming + self._end()
+        if schedule.width:
+            return formed + TYPICAL_PASSES * costs.formed, costs
+        return formed + costs.dense, costs
+
+    def costs(self, form: str, schedule: Schedule) -> Costs:
+        """Seconds of the steps that an iteration chooses from."""
+        problem, item = self.problem, self.problem.itemsize
+        shape = form if form != "krylov" else smaller_form(problem)
+        m = problem.n if shape == "gram" else problem.d
+        growth = self._growth(form, schedule)
+        return Costs(
+            implicit=self._pass(schedule) + growth,
+            forming=self._forming(shape, with_sums=form != "krylov"),
+            formed=self.profile.product(m, m, _average(problem, schedule), item) + growth,
+            dense=self._dense(shape),
+            ritz=PROFILES["cpu"].eigh(RITZ_ROWS) / RITZ_ROWS**3,
+        )
+
+    # ------------------------------------------------------------ steps
+
+    def _start(self) -> float:
+        """Labels, class sums, and what does not depend on the data."""
+        problem, profile = self.problem, self.profile
+        n, d, n_classes = problem.n, problem.d, problem.n_classes
+        fixed = FIT_OPERATIONS * profile.operation + 6 * profile.wait + LABEL_SECONDS * n
+        if problem.stored is not None:
+            return fixed + self._reading() + profile.sparse_product(problem.stored, n_classes)
+        if n_classes <= ONE_HOT_CLASSES:
+            sums = profile.product(n_classes, n, d, problem.itemsize)
+        else:  # rows are gathered class by class
+            sums = 4 * profile.read(self._bytes)
+        return fixed + self._reading() + sums
+
+    def _end(self) -> float:
+        """The model: signs of the components, and the loss."""
+        return 8 * self.profile.read(self.problem.k * self.problem.d * self.problem.itemsize)
+
+    def _pass(self, schedule: Schedule) -> float:
+        """A product of C with a block, by a pass over X."""
+        problem, profile = self.problem, self.profile
+        width = _average(problem, schedule)
+        if problem.stored is not None:
+            products = 2 * profile.sparse_product(problem.stored, width, problem.itemsize)
+        else:
+            products = 2 * profile.product(problem.n, problem.d, width, problem.itemsize)
+        return self._reading() + products + PASS_OPERATIONS * profile.operation
+
+    def _growth(self, form: str, schedule: Schedule) -> float:
+        """The growth of a Krylov space by a block: three sweeps against half of its final rows."""
+        problem, profile = self.problem, self.profile
+        length, rows = basis_length(problem, form), schedule.rows(problem, form) / 2
+        width = _average(problem, schedule)
+        sweeps = 6 * profile.product(width, length, max(1.0, rows), problem.itemsize)
+        return sweeps + GROWTH_OPERATIONS * profile.operation + profile.wait
+
+    def _forming(self, form: str, *, with_sums: bool) -> float:
+        """C by a pass over X; with the class sums if it is S_t, which need the same pass."""
+        problem, profile = self.problem, self.profile
+        n, d, item = problem.n, problem.d, problem.itemsize
+        again = 0.0 if form == "scatter" and with_sums else self._reading()
+        if problem.stored is not None:
+            return again + profile.sparse_product(problem.stored, d, item)
+        if form == "gram":
+            # Rows in chunks are moved together first.
+            moved = 2 * self._reading() if problem.where == CLUSTER else 0.0
+            return again + moved + profile.symmetric_product(d, n, item)
+        if problem.weighted:
+            return again + profile.product(d, n, d, item)
+        return again + profile.symmetric_product(n, d, item)
+
+    def _dense(self, form: str) -> float:
+        """A dense eigensolver for the formed C, and what it takes before and after."""
+        problem, profile = self.problem, self.profile
+        n, d, k, item = problem.n, problem.d, problem.k, problem.itemsize
+        if form == "scatter":
+            m = profile.symmetric_product(problem.n_classes, d, item) + 3 * profile.read(
+                d * d * item
+            )
+            return m + profile.eigh(d, min(k + 1, d), item)
+        factor = profile.cholesky(n, item) + profile.symmetric_product(n, n, item)
+        vectors = self._reading() + profile.product(k, n, d, item)
+        return factor + profile.eigh(n, min(k + 1, n), item) + vectors
+
+    def _reading(self) -> float:
+        """Bring X to the device once; in memory, products read it."""
+        return 0.0 if self.problem.where == MEMORY else self.profile.fetch(self._bytes)
+
+    @property
+    def _bytes(self) -> int:
+        problem = self.problem
+        return problem.entries * (problem.itemsize + (0 if problem.stored is None else 4))
+
+
+def smaller_form(problem: Problem) -> str:
+    """The form with the smaller matrix."""
+    return "gram" if problem.n < problem.d and problem.stored is None else "scatter"
+
+
+def _average(problem: Problem, schedule: Schedule) -> float:
+    """The average width of the blocks of a typical iteration."""
+    wide = min(schedule.wide_passes, TYPICAL_PASSES)
+    few = min(problem.n_classes, schedule.width)
+    return max(1.0, (wide * schedule.width + (TYPICAL_PASSES - wide) * few) / TYPICAL_PASSES)
+
+
+def flops_of(form: str, problem: Problem, schedule: Schedule) -> float:
+    """Floating-point operations of a typical fit, by the textbook."""
+    n, d, k, entries = problem.n, problem.d, problem.k, problem.entries
+    if form == "krylov":
+        return float(4 * entries * schedule.rows(problem, form))
+    m = d if form == "scatter" else n
+    forming = float(entries * m)
+    if schedule.width:
+        return forming + 2.0 * m * m * schedule.rows(problem, form)
+    if form == "gram":
+        forming += m**3 + 4.0 * entries * k
+    return forming + 4.0 / 3.0 * m**3

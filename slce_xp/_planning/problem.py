@@ -1,0 +1,68 @@
+"""The size of a problem, and where its data are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+ITEMSIZES = {"float32": 4, "float64": 8}
+FORMS = ("scatter", "gram", "krylov")
+# Where X is: in memory, read in blocks of rows, or in chunks on a cluster.
+MEMORY, BLOCKS, CLUSTER = "memory", "blocks", "cluster"
+
+
+@dataclass(frozen=True)
+class Problem:
+    """The size of a problem, and where its data are.
+
+    Attributes
+    ----------
+    n, d, n_classes, k : int
+    dtype : str
+    stored : int or None
+        Stored entries of a sparse X.
+    where : {"memory", "blocks", "cluster"}
+    by_rows : bool
+        True if only row slicing is supported.
+    chunk_rows : int
+        Rows stored together: reading one of them may cost as much as reading all.
+    copies : bool
+        Whether each block is copied as it is read.
+    made : int
+        Bytes of a converted copy of X, of another sparse format or dtype.
+    weighted, supervised : bool
+        Whether samples have weights, and whether all have labels.
+    """
+
+    n: int
+    d: int
+    n_classes: int
+    k: int
+    dtype: str
+    stored: int | None = None
+    where: str = MEMORY
+    by_rows: bool = False
+    chunk_rows: int = 1
+    copies: bool = False
+    made: int = 0
+    weighted: bool = False
+    supervised: bool = True
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of a number."""
+        return ITEMSIZES[self.dtype]
+
+    @property
+    def entries(self) -> int:
+        """Stored numbers in X."""
+        return self.n * self.d if self.stored is None else self.stored
+
+    @property
+    def basis_length(self) -> int:
+        """Length of the vectors of the matrix-free form: of a column if these are accessible."""
+        return self.d if self.by_rows or not self.supervised else min(self.n, self.d)
+
+    @property
+    def sample_vectors(self) -> int:
+        """Numbers per sample in addition to its code: weights, their roots and signs."""
+        return 3 * self.weighted + 3 * (not self.supervised)
