@@ -31,10 +31,9 @@ def __getattr__(name: str) -> _typing.Any:
     try:
         from slce_xp._estimator import SLCE
     except ImportError as error:
-        raise ImportError(
-            f"slce_xp.SLCE needs scikit-learn 1.6 or newer, which cannot be imported here "
-            f"({error}); install it with: pip install 'slce-xp[sklearn]'"
-        ) from error
+        from slce_xp._errors import not_installed
+
+        raise not_installed("slce_xp.SLCE", "scikit-learn", error, "scikit-learn") from error
     return SLCE
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import math
+import re
+import shlex
 from typing import TypeVar
 
 E = TypeVar("E", bound=Exception)
@@ -28,8 +31,24 @@ def not_installed(user: str, library: str, error: ImportError, package: str) -> 
     """The error for a library that some feature needs."""
     return ImportError(
         f"{user} needs {library}, which cannot be imported here ({error}); "
-        f"install it with: pip install {package}"
+        f"install it with: {pip_install(package)}"
     )
+
+
+def pip_install(*packages: str) -> str:
+    """The command that installs libraries, of the versions that this package declares.
+
+    It names the libraries and not an extra, so that it works wherever this package came from.
+    """
+    try:
+        declared = importlib.metadata.requires("slce-xp") or []
+    except importlib.metadata.PackageNotFoundError:  # run from its source
+        declared = []
+    versions = {
+        name: next((r for r in declared if re.split(r"[^\w.-]", r)[0] == name), name)
+        for name in packages
+    }
+    return shlex.join(["pip", "install", *(r.partition(";")[0].strip() for r in versions.values())])
 
 
 def not_finite(row: int, column: int, value: float) -> ValueError:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import dataclasses
 import numbers
 import os
+import warnings
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
-from sklearn.exceptions import NotFittedError
+from sklearn.exceptions import DataConversionWarning, NotFittedError
 from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -22,6 +23,8 @@ from slce_xp._model import Model
 from slce_xp._partial import Statistics, add_up, merge, solve
 from slce_xp.core.given import check_not_masked
 
+# The method's paper, as long as the documentation of the package has no address of its own.
+DOCUMENTATION = "https://arxiv.org/abs/2306.04622"
 # Other SciPy formats are converted to the first of these.
 _SPARSE = ("csr", "csc", "coo")
 # Fitted attributes, and the attributes of the model that they come from.
@@ -45,9 +48,9 @@ class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  #
 
     Parameters
     ----------
-    n_components : int, "positive" or None
+    n_components : int, float, "positive" or None
         Components to keep, from 1 to d. None: number of classes − 1. "positive": only those
-        that lower the loss.
+        that lower the loss. A fraction between 0 and 1: as many as remove this share of the loss.
     solver : {"auto", "scatter", "gram", "krylov"}
         The form of the eigenproblem; all give the same result.
     backend : {"numpy", "cupy", "torch", "jax", "dpnp"} or None
@@ -87,6 +90,9 @@ class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  #
         How many of them lower the loss.
     loss_ : float
         The loss with all components.
+    loss_ratio_ : array, shape (k,)
+        The share of the loss that each component removes, as `explained_variance_ratio_` of PCA
+        is the share of the variance; negative for one that raises the loss.
     solver_ : str
         The form that was solved.
     n_iter_ : int
@@ -109,7 +115,15 @@ class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  #
     Notes
     -----
     `fit_transform`, `get_feature_names_out`, `set_output`, `get_params`, `set_params` and metadata
-    routing are those of scikit-learn.
+    routing are those of scikit-learn. What users of PCA and LDA may look for:
+
+    - `explained_variance_ratio_` is `loss_ratio_`, `means_` is `centroids_`, and `scalings_` is the
+      transpose of `components_`.
+    - There is no `whiten`: components are orthonormal directions, in which distances are those of
+      X; add a StandardScaler behind it.
+    - There is no `get_covariance`: SLCE is not a model of densities.
+    - There are no `priors`: `class_weight` weights the classes.
+    - There is no `predict`: add a classifier behind it, such as NearestCentroid.
 
     Examples
     --------
@@ -123,9 +137,13 @@ class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  #
     array(['slce0'], dtype=object)
     """
 
+    # The link of the HTML representation.
+    _doc_link_module = "slce_xp"
+    _doc_link_template = DOCUMENTATION
+
     def __init__(
         self,
-        n_components: int | str | None = None,
+        n_components: int | float | str | None = None,
         *,
         solver: str = "auto",
         backend: str | None = None,
@@ -184,7 +202,7 @@ class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  #
         X = self._checked(X, reset=True, ensure_all_finite=False)
         model = _fit.fit(
             X,
-            y,
+            _one_column(y),
             self.n_components,
             solver=self.solver,
             tol=self.tol,
@@ -243,7 +261,9 @@ class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  #
         X = self._checked(X, reset=before is None, ensure_all_finite=False)
         if classes is None and before is not None and before.are_all:
             classes = before.classes
-        batch = add_up(X, y, classes=classes, sample_weight=sample_weight, **self._options())
+        batch = add_up(
+            X, _one_column(y), classes=classes, sample_weight=sample_weight, **self._options()
+        )
         if batch is None:
             return self
         return self._keep(batch if before is None else merge(before, batch))
@@ -327,6 +347,11 @@ class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  #
         """The loss with all components; computed when used, because it synchronizes the device."""
         return self.model_.loss
 
+    @property
+    def loss_ratio_(self) -> Array:
+        """The share of the loss that each component removes, shape (k,)."""
+        return self.model_.loss_shares
+
     # ------------------------------------------------------------ embedding
 
     def transform(self, X: Any) -> Array:
@@ -393,6 +418,7 @@ class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  #
 
     def _checked(self, X: Any, *, reset: bool, ensure_all_finite: bool) -> Any:
         """Return `X` for the model, after scikit-learn's checks of names, numbers and shape."""
+        matrix.refuse_path(X)
         check_not_masked(X, "X")  # scikit-learn would drop the mask
         if _is_of_another_library(X):
             # Checked by the fit and the model: scikit-learn would require `array_api_dispatch`.
@@ -493,6 +519,21 @@ def _is_of_another_library(X: Any) -> bool:
     if hasattr(X, "nnz"):
         return not type(X).__module__.startswith("scipy.")
     return row_reader.is_row_sliceable(X)
+
+
+def _one_column(y: Any) -> Any:
+    """Return y of shape (n,), with scikit-learn's warning for a column of shape (n, 1)."""
+    shape: tuple = np.shape(y) if isinstance(y, (list, tuple)) else getattr(y, "shape", ())
+    if len(shape) != 2 or shape[1] != 1:
+        return y
+    warnings.warn(
+        "A column-vector y was passed when a 1d array was expected. Please change the shape of y "
+        "to (n_samples, ), for example using ravel().",
+        DataConversionWarning,
+        stacklevel=3,
+    )
+    values = y if _backend.is_array(y) else np.asarray(y)
+    return values[:, 0]
 
 
 def _seed(random_state: Any) -> Any:

@@ -44,7 +44,7 @@ LONG = "passes over X had cost as much as forming the matrix"
 def fit(
     X: Any,
     y: Any,
-    n_components: int | str | None = None,
+    n_components: int | float | str | None = None,
     *,
     backend: str | ModuleType | None = None,
     device: Any = None,
@@ -81,9 +81,11 @@ def fit(
     y : array, list, Series or Categorical, shape (n,)
         Class labels: integers, strings, booleans, dates. On any device or on the host.
         Continuous targets raise ValueError.
-    n_components : int, "positive" or None
+    n_components : int, float, "positive" or None
         Components to return, from 1 to d. None: number of classes − 1. "positive": only
-        those that lower the loss, which may be none.
+        those that lower the loss, which may be none. A fraction between 0 and 1: as many of
+        those as remove this share of the loss, the sum of `Model.loss_shares`; all of them, with
+        a warning, if they remove less. It takes two fits, unless all of them are kept.
     backend : {"numpy", "cupy", "torch", "jax", "dpnp"}, namespace or None
         None computes on X's own device. A name moves X there, once; or block by block, if X is read
         in blocks or is too large for the device.
@@ -147,10 +149,10 @@ def fit(
         which there is no memory, or if rounding does not let the angle be proved to `tol` in
         float64, since the last eigenvalue is hardly larger than the next.
     UserWarning
-        If no sample has the mark `unlabeled`; if components were asked for that do not lower the
-        loss; if it is not known how many do (see `Model.n_positive_bounds`); if X is sparse and so
-        far from the origin that centring loses digits; if eigenvalues are beyond the range of
-        float64.
+        If no sample has the mark `unlabeled`; if no component lowers the loss, or not all that were
+        asked for do; if it is not known how many do (see `Model.n_positive_bounds`); if X is sparse
+        and so far from the origin that centring loses digits; if eigenvalues are beyond the range
+        of float64.
 
     See Also
     --------
@@ -170,9 +172,20 @@ def fit(
       fitted on    60 samples of 3 classes
       solved by    scatter form, numpy on cpu, float64
       eigenvalues  1503, 442.1
-      loss         96.87 of 2042, 95.3 % removed
+      loss         96.87 of 2042, 95.3 % removed (73.6, 21.6)
       components   all of them lower the loss
     """
+    if _parameters.is_share(n_components):
+        # Fitted again with fewer components, for which the angle is proved.
+        everything = fit(
+            X, y, "positive", backend=backend, device=device, solver=solver, tol=tol,
+            max_iter=max_iter, max_memory=max_memory, random_state=random_state,
+            sample_weight=sample_weight, class_weight=class_weight, unlabeled=unlabeled,
+            unlabeled_weight=unlabeled_weight, progress=progress,
+        )  # fmt: skip
+        n_components = components_for(n_components, everything)
+        if n_components == everything.n_components:
+            return everything
     matrix = _matrix.as_values(X)
     _matrix.check_sizes(matrix)
     n, d = matrix.shape
@@ -237,7 +250,7 @@ def make_model(
     solution: Solution,
     labels: Labels,
     plan: Plan,
-    n_components: int | str | None,
+    n_components: int | float | str | None,
     dtype: Any = None,
 ) -> Model:
     """The model of a solution, in another dtype if need be; says what is of no use in it."""
@@ -450,7 +463,20 @@ def warn_if_unconverged(model: Model, solution: Solution, request: Request) -> N
         warnings.warn(late, ConvergenceWarning, stacklevel=3)
 
 
-def _warn_if_useless(n_components: int | str | None, k: int, low: int, high: int) -> None:
+def components_for(share: Any, model: Model) -> int:
+    """How many components of a model with all that lower the loss remove a share of it."""
+    removed = np.cumsum(_backend.to_host(model.loss_shares), dtype=np.float64)
+    count = int(np.searchsorted(removed, share)) + 1
+    if 0 < len(removed) < count:
+        warnings.warn(
+            f"n_components={share} is more than the share of the loss that components remove, "
+            f"which is {removed[-1]:.4f} for all {len(removed)} that lower it; these are kept",
+            stacklevel=3,
+        )
+    return min(count, len(removed))
+
+
+def _warn_if_useless(n_components: int | float | str | None, k: int, low: int, high: int) -> None:
     if n_components == "positive" and low < high:
         warnings.warn(
             f"n_components='positive' has {low} components, but up to {high} eigenvalues may be "
@@ -461,6 +487,12 @@ def _warn_if_useless(n_components: int | str | None, k: int, low: int, high: int
         warnings.warn(
             "no direction lowers the loss, so the model has no components: the classes "
             "overlap too much. n_components=1 gives the best single direction",
+            stacklevel=4,
+        )
+    elif high == 0:
+        warnings.warn(
+            "no direction lowers the loss, so the embedding is of little use: the classes overlap "
+            "too much",
             stacklevel=4,
         )
     elif n_components not in (None, "positive") and low < k:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import ModuleType
 from typing import Any
 
@@ -200,6 +200,29 @@ class Model:
         return self.total_loss - self._place.xp.cumulative_sum(self.eigenvalues)
 
     @property
+    def loss_shares(self) -> Array:
+        r"""The share of the loss that each component removes, shape (k,).
+
+        .. math:: \frac{\mu_i}{\operatorname{tr} S_b}
+            = 1 - \frac{\lVert \tilde C - X a_i a_i^T \rVert_F^2}{\lVert \tilde C \rVert_F^2}
+
+        What `explained_variance_ratio_` of PCA is for the variance: shares add up to the part of
+        `total_loss` that all components remove, at most 1. A component that raises the loss has
+        a negative share.
+
+        Examples
+        --------
+        >>> import numpy as np, slce_xp
+        >>> X = [[0.0, 0.0], [1.0, 0.0], [0.0, 5.0], [1.0, 5.0], [9.0, 0.0], [8.0, 0.0]]
+        >>> model = slce_xp.fit(X, [0, 0, 1, 1, 2, 2])
+        >>> print(np.round(model.loss_shares, 3))
+        [0.803 0.184]
+        """
+        if self.total_loss == 0.0:
+            return self._place.xp.zeros_like(self.eigenvalues)
+        return self.eigenvalues / self.total_loss
+
+    @property
     def component_losses(self) -> Array:
         r"""The loss of each component alone (Property 4), shape (k,).
 
@@ -248,12 +271,8 @@ class Model:
         return eigen.in_units(bounds, 2 * exponent, values.dtype, "eigenvalue_bounds")
 
     def __str__(self) -> str:
-        k, positive = self.n_components, self.n_positive
+        k = self.n_components
         eigenvalues = _backend.to_host(self.eigenvalues)
-        values = ", ".join(f"{v:.4g}" for v in eigenvalues[:6])
-        loss = self._loss(eigenvalues)
-        share = 1.0 - loss / self.total_loss if self.total_loss > 0 else 0.0
-        lower = "all of them lower" if positive == k else f"{positive} of them lower"
         angle = f"within {self.angle_bound:.0e} rad of the exact subspace, proved"
         if math.isinf(self.angle_bound):
             angle = "no bound of the angle to the exact subspace is proved"
@@ -265,13 +284,35 @@ class Model:
                 + (f", {self.n_unlabeled} without a label" if self.n_unlabeled else ""),
                 f"  solved by    {self.solver} form{self._effort()}, {self._place}, "
                 f"{_backend.dtype_name(self.mean.dtype)}",
-                f"  eigenvalues  {values}{', …' * (k > 6)}" if k else "  eigenvalues  none",
-                f"  loss         {loss:.4g} of {self.total_loss:.4g}, {100 * share:.1f} % removed",
-                f"  components   {lower} the loss"
-                if k
-                else "  components   none: no direction lowers the loss, the classes overlap",
+                f"  eigenvalues  {_listed(f'{v:.4g}' for v in eigenvalues)}",
+                f"  loss         {self._removed(eigenvalues)}",
+                f"  components   {self._use()}",
                 *([f"  accuracy     {angle}"] * bool(k)),
             ]
+        )
+
+    def _removed(self, eigenvalues: np.ndarray) -> str:
+        """Describe how much of the loss is left by components that lower it, and by all."""
+        total, positive = self.total_loss, self.n_positive
+        if not positive or not total > 0:
+            return f"{total:.4g}, of which nothing is removed"
+        least = self._loss(eigenvalues[:positive])
+        shares = eigenvalues[:positive].astype(np.float64) / total
+        text = f"{least:.4g} of {total:.4g}, {100 * (1 - least / total):.1f} % removed"
+        if positive < self.n_components:
+            text += f" by the first{f' {positive}' * (positive > 1)}"
+        if positive > 1:
+            text += f" ({_listed(f'{100 * share:.1f}' for share in shares)})"
+        return text
+
+    def _use(self) -> str:
+        k, positive = self.n_components, self.n_positive
+        if not k:
+            return "none: no direction lowers the loss, the classes overlap"
+        if not positive:
+            return "none of them lowers the loss: the classes overlap"
+        return (
+            "all of them lower the loss" if positive == k else f"{positive} of them lower the loss"
         )
 
     def _effort(self) -> str:
@@ -608,6 +649,12 @@ class Model:
         if self.feature_names is not None:
             arrays["feature_names"] = self.feature_names
         _files.write(path, facts, {"classes": classes, **arrays})
+
+
+def _listed(values: Iterable[str]) -> str:
+    """Join the first few values of a list."""
+    texts = list(values)
+    return ", ".join(texts[:6]) + ", …" * (len(texts) > 6) if texts else "none"
 
 
 def load(

@@ -19,17 +19,22 @@ MOST_UNLABELED_WEIGHT = 1e15
 def as_component_count(
     n_components: Any, n_classes: int, n_features: int, supervised: bool = True
 ) -> int:
-    """Return how many components to compute at most; `"positive"` is reduced after the solve."""
+    """Return how many components to compute at most: "positive" and shares are reduced later."""
     default = min(n_classes - 1, n_features)
     if n_components is None:
         return default
-    if isinstance(n_components, str) and n_components == "positive":
+    if is_share(n_components) or (isinstance(n_components, str) and n_components == "positive"):
         return default if supervised else n_features  # the bound K − 1 needs all labels
     rule = (
-        f"n_components must be an integer from 1 to {n_features} (the number of features), "
-        "None (number of classes − 1) or 'positive'"
+        f"n_components must be an integer from 1 to {n_features} (the number of features), a share "
+        "of the loss between 0 and 1, None (number of classes − 1) or 'positive'"
     )
     return _as_integer(n_components, "n_components", rule, 1, n_features)
+
+
+def is_share(n_components: Any) -> bool:
+    """Whether it is a share of the loss, between 0 and 1, and not a number of components."""
+    return isinstance(n_components, (float, np.floating)) and 0.0 < float(n_components) < 1.0
 
 
 def as_count(value: Any, name: str, least: int, most: int | None = None) -> int:

@@ -225,8 +225,13 @@ def _check_alike(a: Statistics, b: Statistics) -> None:
 # ---------------------------------------------------------------- the model of them
 
 
-def solve(statistics: Statistics, n_components: int | str | None, seed: int) -> Model:
+def solve(statistics: Statistics, n_components: int | float | str | None, seed: int) -> Model:
     """The model of all samples that were added up; as if they had been fitted at once."""
+    if _parameters.is_share(n_components):
+        everything = solve(statistics, "positive", seed)
+        n_components = _fit.components_for(n_components, everything)
+        if n_components == everything.n_components:
+            return everything
     seen = statistics.counts > 0
     classes = statistics.classes[seen]
     _labels.check_class_count(classes)

@@ -34,7 +34,7 @@ class Bar(Progress):
         try:
             tqdm = importlib.import_module("tqdm.auto").tqdm  # a widget in a notebook
         except ImportError as error:
-            missing = not_installed("progress=True", "tqdm", error, "'slce-xp[progress]'")
+            missing = not_installed("progress=True", "tqdm", error, "tqdm")
             raise naming("progress", missing) from error
         self._passes = passes
         self._begun = 0  # rows

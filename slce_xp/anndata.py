@@ -13,7 +13,7 @@ from slce_xp._errors import invalid, naming, wrong_type
 def slce(
     adata: Any,
     label_key: str = "cell_type",
-    n_components: int | str | None = None,
+    n_components: int | float | str | None = None,
     *,
     layer: str | None = None,
     use_highly_variable: bool | None = None,
@@ -35,7 +35,7 @@ def slce(
         memory.
     label_key : str
         The column of `adata.obs` with the labels.
-    n_components : int, "positive" or None
+    n_components : int, float, "positive" or None
         As for `slce_xp.fit`.
     layer : str, optional
         A layer to fit instead of `adata.X`.

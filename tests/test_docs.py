@@ -4,8 +4,11 @@ import importlib.util
 import inspect
 import os
 import re
+import runpy
 import subprocess
 import sys
+import tomllib
+import types
 from pathlib import Path
 
 import numpy as np
@@ -98,6 +101,45 @@ def test_positive_eigenvalues_are_as_many_as_those_of_lda_above_one(shift):
     expected = {0.0: 0, 0.7: 0, 1.3: 1, 3.0: 3}[shift]
     assert (ratios > 1.0).sum() == expected
     assert slce_xp.fit(X, y).n_positive == expected
+
+
+def test_the_readme_of_the_package_has_no_link_that_only_a_checkout_has(monkeypatch):
+    interface = types.ModuleType("hatchling.metadata.plugin.interface")
+    interface.MetadataHookInterface = object
+    monkeypatch.setitem(sys.modules, interface.__name__, interface)
+    path = str(ROOT / "hatch_build.py")
+    hook = runpy.run_path(path)["ReadmeHook"]()
+    hook.root = str(ROOT)
+    metadata = {}
+    hook.update(metadata)
+    text = metadata["readme"]["text"]
+    links = re.findall(r"\]\(([^)\s]+)\)", (ROOT / "README.md").read_text(encoding="utf-8"))
+    assert any(not link.startswith("https:") for link in links)  # there was something to do
+    kept = re.findall(r"\]\(([^)\s]+)\)", text)
+    assert all(link.startswith("https:") for link in kept)
+    assert "[Fitting a model]" not in text
+    assert "Fitting a model explains inputs" in text
+
+
+def test_the_citation_is_that_of_the_readme():
+    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    title = re.search(r"title\s*= \{(.*)\}", readme).group(1)
+    url = re.search(r"url\s*= \{(.*)\}", readme).group(1)
+    year = re.search(r"year\s*= \{(\d+)\}", readme).group(1)
+    assert f'title: "{title}"' in citation
+    assert f'url: "{url}"' in citation
+    assert f"year: {year}" in citation
+    assert url == project["urls"]["Paper"]
+    assert f"version: {slce_xp.__version__}\n" in citation
+
+
+def test_nothing_says_to_install_this_package_from_an_index():
+    sources = [*PAGES, *(ROOT / "slce_xp").rglob("*.py"), ROOT / "docs" / "api.rst"]
+    for path in sources:
+        assert "pip install 'slce-xp" not in path.read_text(encoding="utf-8"), path
+        assert "pip install slce-xp" not in path.read_text(encoding="utf-8"), path
 
 
 # ---------------------------------------------------------------- examples

@@ -4,9 +4,12 @@ import collections
 import io
 import json
 import pickle
+import re
 import subprocess
 import sys
+import tomllib
 import warnings
+from pathlib import Path
 
 import joblib
 import numpy as np
@@ -19,7 +22,7 @@ from budgets import metered
 from sklearn import config_context
 from sklearn.base import clone
 from sklearn.datasets import load_digits
-from sklearn.exceptions import NotFittedError, UnsetMetadataPassedError
+from sklearn.exceptions import DataConversionWarning, NotFittedError, UnsetMetadataPassedError
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.model_selection import GridSearchCV, cross_val_score, cross_validate
 from sklearn.neighbors import KNeighborsClassifier
@@ -35,6 +38,7 @@ dask = pytest.importorskip("dask", reason="chunks of Dask are fitted here, too")
 da = pytest.importorskip("dask.array")
 pl = pytest.importorskip("polars", reason="tables of Polars are fitted here, too")
 
+ROOT = Path(__file__).parent.parent
 X, CODES = oracle.blobs(60, 5, 3, seed=0)
 Y = np.array(["ant", "bee", "cat"])[CODES]
 FRAME = pd.DataFrame(X, columns=list("abcde"))
@@ -155,7 +159,8 @@ assert "SLCE" not in dir(slce_xp)
 try:
     slce_xp.SLCE
 except ImportError as error:
-    assert "pip install 'slce-xp[sklearn]'" in str(error), error
+    assert "install it with: pip install" in str(error), error
+    assert "scikit-learn" in str(error), error
 else:
     raise AssertionError
 """,
@@ -604,3 +609,50 @@ def test_masks_are_not_lost(method):
     labels = (y,) if method.endswith("fit") else ()
     with pytest.raises(TypeError, match=r"^X must not be a masked array"):
         getattr(estimator, method)(masked, *labels)
+
+
+# ---------------------------------------------------------------- what users of PCA and LDA expect
+
+
+def test_the_share_of_each_component_is_an_attribute():
+    slce = SLCE().fit(X, Y)
+    np.testing.assert_allclose(slce.loss_ratio_, slce.eigenvalues_ / slce.model_.total_loss)
+    batches = SLCE().partial_fit(X[:30], Y[:30]).partial_fit(X[30:], Y[30:])
+    np.testing.assert_allclose(batches.loss_ratio_, slce.loss_ratio_, rtol=1e-10)
+    share = float(slce.loss_ratio_[0]) - 1e-6
+    assert SLCE(share).fit(X, Y).n_components_ == 1
+    assert SLCE(share).partial_fit(X, Y).n_components_ == 1
+
+
+@pytest.mark.parametrize("kind", ["array", "list", "frame"])
+def test_a_column_of_labels_is_flattened_with_the_warning_of_sklearn(kind):
+    column = {
+        "array": Y[:, None],
+        "list": [[label] for label in Y],
+        "frame": pd.DataFrame({"y": Y}),
+    }[kind]
+    for fit in (SLCE().fit, SLCE().partial_fit):
+        with pytest.warns(DataConversionWarning, match="column-vector y was passed"):
+            slce = fit(X, column)
+        np.testing.assert_allclose(slce.components_, SLCE().fit(X, Y).components_, atol=1e-9)
+
+
+def test_a_path_is_sent_to_the_command():
+    for fit in (SLCE().fit, slce_xp.fit):
+        for path in ("table.csv", Path("my table.csv")):
+            with pytest.raises(TypeError, match=r"slce-xp fit '?(my )?table.csv'? --label") as info:
+                fit(path, "label")
+            assert info.value.parameter == "X"
+
+
+def test_the_html_representation_links_to_an_address_of_the_project():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    urls = project["urls"]
+    address = urls.get("Documentation", urls["Paper"])
+    assert f'href="{address}' in SLCE()._repr_html_()
+
+
+@pytest.mark.parametrize("name", ["whiten", "get_covariance", "priors", "predict"])
+def test_what_is_not_there_is_explained(name):
+    assert not hasattr(SLCE(), name)
+    assert re.search(rf"- There (is|are) no .*`{name}`", SLCE.__doc__)

@@ -201,6 +201,62 @@ def test_a_printed_model_says_how_many_components_are_useless():
     assert f"{model.n_positive} of them lower the loss" in str(model)
 
 
+def test_the_loss_of_components_that_raise_it_is_not_printed_as_removed():
+    with pytest.warns(UserWarning, match="no direction lowers the loss, so the embedding"):
+        model = slce_xp.fit(X[:, :2], np.arange(len(X)) % 3)
+    assert model.n_positive == 0
+    assert model.loss > model.total_loss
+    line = next(line for line in str(model).splitlines() if "  loss" in line)
+    assert line == f"  loss         {model.total_loss:.4g}, of which nothing is removed"
+    assert "none of them lowers the loss" in str(model)
+    with pytest.warns(UserWarning, match="lower the loss"):
+        model = slce_xp.fit(X, CODES, D)
+    share = model.eigenvalues[: model.n_positive].sum() / model.total_loss
+    assert f"{100 * share:.1f} % removed by the first {model.n_positive} (" in str(model)
+
+
+def test_shares_of_the_loss_are_those_of_each_component_alone(xp, dtype):
+    model = slce_xp.fit(xp.array(X, dtype), CODES)
+    shares = xp.numpy(model.loss_shares)
+    held = xp.held(X).astype(float)
+    means = np.stack([held[j == CODES].mean(axis=0) for j in range(3)])[CODES]
+    centred, targets = held - held.mean(axis=0), means - held.mean(axis=0)
+    for share, a in zip(shares, xp.numpy(model.components), strict=True):
+        loss = np.linalg.norm(targets - np.outer(centred @ a, a)) ** 2
+        expected = 1 - loss / np.linalg.norm(targets) ** 2
+        assert share == pytest.approx(expected, abs=1e-5 if dtype == "float32" else 1e-12)
+    assert shares.sum() == pytest.approx(1 - model.loss / model.total_loss)
+
+
+@pytest.mark.parametrize("solver", ["scatter", "gram", "krylov"])
+def test_a_share_keeps_as_many_components_as_remove_it(solver):
+    samples, y = oracle.blobs(60, 80, 9, seed=32)
+    samples = 3 * samples
+    everything = slce_xp.fit(samples, y, "positive", solver=solver)
+    removed = np.cumsum(everything.loss_shares)
+    assert len(removed) > 3
+    for k in (1, 2, 3):
+        below, above = removed[k - 1] - 1e-6, removed[k - 1] + 1e-6
+        model = slce_xp.fit(samples, y, float(below), solver=solver)
+        assert model.n_components == k
+        np.testing.assert_allclose(model.eigenvalues, everything.eigenvalues[:k])
+        assert model.n_positive == k
+        assert model.angle_bound < 1e-6
+        assert slce_xp.fit(samples, y, np.float64(above), solver=solver).n_components == k + 1
+    with pytest.warns(UserWarning, match=r"n_components=0.9999.* is more than the share"):
+        model = slce_xp.fit(samples, y, 0.999999, solver=solver)
+    assert model.n_components == everything.n_components
+    with pytest.warns(UserWarning, match="so the model has no components"):
+        assert slce_xp.fit(X[:, :2], np.arange(len(X)) % 3, 0.5).n_components == 0
+
+
+def test_a_model_of_equal_centroids_has_no_shares():
+    with pytest.warns(UserWarning, match="no direction lowers the loss"):
+        model = slce_xp.fit([[-1.0], [1.0], [-1.0], [1.0]], [0, 0, 1, 1])
+    assert model.total_loss == 0
+    assert model.loss_shares.tolist() == [0.0]
+
+
 def test_a_long_list_of_eigenvalues_is_cut():
     samples, y = oracle.blobs(60, 12, 9, seed=32)
     model = slce_xp.fit(samples, y)

@@ -22,7 +22,7 @@ PAGES = [README, *sorted((ROOT / "docs").glob("*.md"))]
 # The libraries that a page imports: a page that is not here has no snippet to run.
 NEEDED = {
     "README": {"sklearn", "torch"},
-    "command": {"matplotlib", "pandas", "sklearn"},
+    "command": {"matplotlib", "pandas", "plotly", "sklearn"},
     "fitting": set(),
     "gpu": {"torch"},
     "index": {"sklearn"},
@@ -89,8 +89,8 @@ def test_snippets_run_and_print_what_is_shown(page, tmp_path, monkeypatch):
 def test_every_page_with_snippets_is_run():
     with_python = {page.stem for page in PAGES if any(kind == "python" for kind, _ in blocks(page))}
     assert with_python == set(NEEDED)
-    commands = [page.stem for page in PAGES for _, code in blocks(page) if code[:8] == "slce-xp "]
-    assert commands == ["command"]
+    commands = {page.stem for page in PAGES for _, code in blocks(page) if code[:8] == "slce-xp "}
+    assert commands == {"command"}
 
 
 def test_the_readme_is_short():

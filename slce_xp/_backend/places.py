@@ -11,17 +11,19 @@ from typing import Any, NamedTuple
 import array_api_compat as compat
 import numpy as np
 
+from slce_xp._errors import pip_install
+
 Array = Any  # no static type covers every array library
 
 
-# Public name -> (module of the standard's functions, how to install it).
+# Public name -> (module of the standard's functions, package to install).
 _LIBRARIES = {
-    "numpy": ("array_api_compat.numpy", "pip install numpy"),
-    "cupy": ("array_api_compat.cupy", "pip install 'slce-xp[cupy-cuda12]' (or cupy-cuda13)"),
-    "torch": ("array_api_compat.torch", "pip install 'slce-xp[torch]'"),
-    "jax": ("jax.numpy", "pip install 'slce-xp[jax]'"),
-    "dpnp": ("dpnp", "pip install 'slce-xp[dpnp]'"),
-    "array_api_strict": ("array_api_strict", "pip install array-api-strict"),
+    "numpy": ("array_api_compat.numpy", "numpy"),
+    "cupy": ("array_api_compat.cupy", "cupy-cuda12x"),
+    "torch": ("array_api_compat.torch", "torch"),
+    "jax": ("jax.numpy", "jax"),
+    "dpnp": ("dpnp", "dpnp"),
+    "array_api_strict": ("array_api_strict", "array-api-strict"),
 }
 
 
@@ -157,13 +159,15 @@ def _load(name: str) -> ModuleType:
             f"backend must be one of {', '.join(map(repr, BACKENDS))}, an array-API namespace "
             f"or None (follow X); got {name!r}"
         )
-    module, install = _LIBRARIES[name]
+    module, package = _LIBRARIES[name]
     try:
         return importlib.import_module(module)
     except ImportError as error:
         raise ImportError(
             f"backend={name!r} needs a library that cannot be imported here ({error}); "
-            f"install it with: {install}"
+            f"install it with: {pip_install(package)}"
+            + " (cupy-cuda13x for CUDA 13)"
+            * (name == "cupy")
         ) from error
 
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
+import shlex
 from typing import Any
 
 import numpy as np
@@ -17,8 +19,21 @@ from slce_xp._data import row_reader
 from slce_xp._errors import invalid, wrong_type
 
 
+def refuse_path(X: Any, name: str = "X") -> None:
+    """Raise TypeError for the path of a file: the command reads tables."""
+    if isinstance(X, (str, os.PathLike)):
+        path = os.fspath(X)
+        raise wrong_type(
+            name,
+            f"{name} must be a matrix; got the path {path!r}. Read the file first, for example "
+            f"with pandas.read_csv, or let the command do it: slce-xp fit {shlex.quote(str(path))} "
+            "--label COLUMN",
+        )
+
+
 def as_matrix(X: Any, *, name: str = "X") -> Array:
     """Return `X` as a 2-D array or sparse matrix of real numbers, in its own library."""
+    refuse_path(X, name)
     array = _as_array(X, name)
     check_is_matrix(array, name)
     if _backend.working_dtype(array) is None:

@@ -109,7 +109,9 @@ class Plan:
         size = format_bytes(self.n_samples * self.n_features * ITEMSIZES[self.dtype])
         added = self.bytes + (self.block_bytes if self.where == BLOCKS else 0)
         data = {
-            MEMORY: f"{size} in memory",
+            MEMORY: size
+            if self.advice and not self.advice.startswith(MEMORY)
+            else f"{size} in memory",
             BLOCKS: f"{size}, read in blocks of {self.read_rows} rows",
             CLUSTER: f"{size} in chunks on a cluster",
         }[self.where]
@@ -173,7 +175,7 @@ def plan(
     n_samples: int,
     n_features: int,
     n_classes: int,
-    n_components: int | str | None = None,
+    n_components: int | float | str | None = None,
     dtype: str = "float64",
     max_memory: int | str | None = None,
     stored: int | None = None,
@@ -191,7 +193,7 @@ def plan(
     ----------
     n_samples, n_features, n_classes : int
         The size of the problem: n, d and K.
-    n_components : int, "positive" or None
+    n_components : int, float, "positive" or None
         As for `fit`.
     dtype : {"float64", "float32"}
     max_memory : int or str, optional

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import sys
 import traceback
 import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from slce_xp.cli.commands import COMMANDS
-from slce_xp.cli.options import parse
+from slce_xp.cli.commands import COMMANDS, all_changes
+from slce_xp.cli.options import corrected, parse
 from slce_xp.cli.table import TableError
 
 # Options of the command by parameter of the library.
@@ -53,10 +54,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # for terminals without an arrow
             stream.reconfigure(errors="backslashreplace")
-    debug = False
+    debug, words = False, list(sys.argv[1:] if argv is None else argv)
     try:
         with warnings.catch_warnings(), _quiet_pipe():
-            arguments = parse(argv)
+            arguments = parse(words)
             debug = arguments.debug
             warnings.simplefilter("ignore")  # of other libraries
             warnings.filterwarnings("always", category=UserWarning, module=r"slce_xp\.")
@@ -69,7 +70,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if debug:
             traceback.print_exc()
         else:
-            print(f"slce-xp: error: {_describe(error)}", file=sys.stderr)
+            print(f"slce-xp: error: {_describe(error)}{_correction(error, words)}", file=sys.stderr)
         return 1
     return 0
 
@@ -86,6 +87,16 @@ def _describe(error: Exception) -> str:
         f"{type(error).__name__}: {text}. Internal error: rerun with --debug and report the "
         "traceback"
     )
+
+
+def _correction(error: Exception, words: list[str]) -> str:
+    """Return the call that works, for the end of a message."""
+    changes = getattr(error, "changes", {})
+    changes = changes and all_changes(words, changes)
+    if not changes:
+        return ""
+    stop = " " if str(error).endswith("?") else ". "
+    return f"{stop}Try: slce-xp {shlex.join(corrected(words, changes))}"
 
 
 def _with_option(text: str, parameter: str) -> str:

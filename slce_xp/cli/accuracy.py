@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,13 +33,15 @@ def cross_validated(
     *,
     impute: bool = False,
     scale: bool = False,
+    report: Callable[[int, int], None] = lambda fold, folds: None,
     **how: Any,
 ) -> Accuracy | str:
     """Accuracy of nearest neighbours in the embeddings of SLCE and PCA.
 
     There are fewer folds if the smallest class has fewer samples. Missing values are filled with
     the means, and columns divided by the standard deviations, of the training samples of each fold.
-    Further parameters are those of `slce_xp.fit`. Returns a reason if there is no accuracy.
+    `report` is called before each fold, with its number and that of all. Further parameters are
+    those of `slce_xp.fit`. Returns a reason if there is no accuracy.
     """
     classes, counts = np.unique(y, return_counts=True)
     smallest, least = str(classes[counts.argmin()]), int(counts.min())
@@ -52,7 +55,8 @@ def cross_validated(
 
     right = np.zeros(2)
     splits = StratifiedKFold(folds, shuffle=True, random_state=0).split(np.zeros(len(y)), y)
-    for train, test in splits:
+    for fold, (train, test) in enumerate(splits, 1):
+        report(fold, folds)
         seen, unseen = X[train], X[test]
         if impute or scale:
             facts = columns.statistics(seen)

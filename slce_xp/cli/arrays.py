@@ -1,28 +1,28 @@
-"""Tables in files of arrays: NumPy, HDF5, AnnData."""
+"""Tables in files of arrays: NumPy, HDF5, AnnData, 10x Genomics."""
 
 from __future__ import annotations
 
 import dataclasses
+import gzip
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from slce_xp import _backend
 from slce_xp.cli import columns
 from slce_xp.cli.frames import class_labels, sample_names
+from slce_xp.cli.names import as_names, features, find, some
 from slce_xp.cli.table import (
     Chosen,
     Table,
     TableError,
     as_labels,
-    as_names,
-    check_distinct,
     damaged,
-    features,
-    find,
     is_read_in_blocks,
     library,
-    some,
+    note,
 )
 
 
@@ -36,9 +36,8 @@ def read_npz(path: Path, chosen: Chosen) -> Table:
     arrays = _load(path)
     if {"header", "components"} <= arrays.keys():
         raise TableError(f"{path} is a model, not a table: name the table with the samples")
-    X = _matrix(arrays, chosen, path)
-    table = _from_arrays(path, chosen, X, arrays)
-    return dataclasses.replace(table, other_data=_other_data(arrays, X, chosen))
+    name = _matrix(arrays, chosen, path)
+    return _from_arrays(path, chosen, arrays[name], arrays, name, _other_data(arrays, name, chosen))
 
 
 def read_hdf5(path: Path, chosen: Chosen) -> Table:
@@ -52,25 +51,33 @@ def read_hdf5(path: Path, chosen: Chosen) -> Table:
         raise damaged(path, "HDF5", error) from error
     sets: dict[str, Any] = {}
     file.visititems(lambda name, item: sets.update({name: item} if hasattr(item, "dtype") else {}))
-    X = _matrix(sets, chosen, path)
+    if {"matrix/indptr", "matrix/barcodes"} <= sets.keys():
+        raise TableError(
+            f"{path} is an HDF5 file of 10x Genomics; name the folder with matrix.mtx, or convert "
+            f"it in Python: scanpy.read_10x_h5({str(path)!r}).write('counts.h5ad')"
+        )
+    name = _matrix(sets, chosen, path)
+    X = sets[name]
     # Only vectors of labels and names are read.
     wanted = (chosen.label, chosen.ids, "feature_names")
     vectors = {
-        name: item
-        if name not in wanted
+        key: item
+        if key not in wanted
         else item.asstr()[()]
         if h5py.check_string_dtype(item.dtype)
         else item[()]
-        for name, item in sets.items()
+        for key, item in sets.items()
         if len(item.shape) == 1
     }
-    table = _from_arrays(path, chosen, X if is_read_in_blocks(path, chosen) else X[()], vectors)
-    return dataclasses.replace(table, other_data=_other_data(sets, X, chosen))
+    X = X if is_read_in_blocks(path, chosen) else X[()]
+    return _from_arrays(path, chosen, X, vectors, name, _other_data(sets, name, chosen))
 
 
 def read_h5ad(path: Path, chosen: Chosen) -> Table:
     """Read cells × genes; labels are columns of obs."""
     anndata = library("anndata", f"{path} needs")
+    if chosen.transpose:
+        raise TableError(f"{path} has cells in rows, as its format has it; leave out --transpose")
     in_blocks = is_read_in_blocks(path, chosen)
     try:
         adata = anndata.read_h5ad(path, backed="r" if in_blocks else None)
@@ -85,10 +92,10 @@ def read_h5ad(path: Path, chosen: Chosen) -> Table:
     if chosen.ids is not None:
         ids = adata.obs[find(chosen.ids, obs, "--id", path)]
     names = as_names(adata.var_names)
-    check_distinct(list(names), path)
     X, names, passed_over = _choose(_layer(adata, chosen, path, in_blocks), names, chosen, path)
     others = tuple(adata.layers) if chosen.data is None else ()
-    return Table(X, names, labels, sample_names(ids), passed_over, others)
+    data = "X" if chosen.data is None else chosen.data
+    return Table(X, names, labels, sample_names(ids), passed_over, data, others)
 
 
 def _layer(adata: Any, chosen: Chosen, path: Path, in_blocks: bool) -> Any:
@@ -131,25 +138,33 @@ def _load(path: Path, in_blocks: bool = False) -> Any:
     return found
 
 
-def _matrix(arrays: dict[str, Any], chosen: Chosen, path: Path) -> Any:
+def _matrix(arrays: dict[str, Any], chosen: Chosen, path: Path) -> str:
+    """Return the name of the matrix to read."""
     wide = [name for name, array in arrays.items() if len(array.shape) == 2]
     if chosen.data is not None:
-        return arrays[find(chosen.data, wide, "--data", path)]
+        return find(chosen.data, wide, "--data", path)
     if "X" in wide or len(wide) == 1:
-        return arrays["X" if "X" in wide else wide[0]]
+        return "X" if "X" in wide else wide[0]
     if not wide:
         there = some(list(arrays)) if arrays else "nothing"
         raise TableError(f"{path} must hold a two-dimensional array; it has {there}")
     raise TableError(f"{path} holds several matrices; choose one with --data: {some(wide)}")
 
 
-def _other_data(arrays: dict[str, Any], X: Any, chosen: Chosen) -> tuple[str, ...]:
+def _other_data(arrays: dict[str, Any], name: str, chosen: Chosen) -> tuple[str, ...]:
     if chosen.data is not None:
         return ()
-    return tuple(name for name, array in arrays.items() if len(array.shape) == 2 and array is not X)
+    return tuple(key for key, array in arrays.items() if len(array.shape) == 2 and key != name)
 
 
-def _from_arrays(path: Path, chosen: Chosen, X: Any, others: dict[str, Any]) -> Table:
+def _from_arrays(
+    path: Path,
+    chosen: Chosen,
+    X: Any,
+    others: dict[str, Any],
+    data: str = "",
+    other_data: tuple[str, ...] = (),
+) -> Table:
     if isinstance(X, dict):
         raise TableError(f"{path} holds several arrays; rename it to end in .npz")
     if len(X.shape) != 2:
@@ -158,6 +173,10 @@ def _from_arrays(path: Path, chosen: Chosen, X: Any, others: dict[str, Any]) -> 
         )
     if np.dtype(X.dtype).kind not in "biuf":
         raise TableError(f"{path} must hold real numbers; it has {X.dtype}. Convert it")
+    if chosen.transpose:
+        if type(X) is not np.ndarray:
+            raise TableError(f"{path} is read in blocks of rows and cannot be transposed")
+        X = np.ascontiguousarray(X.T)
     n, d = X.shape
     names = others.get("feature_names")
     if names is not None and names.shape != (d,):
@@ -167,7 +186,6 @@ def _from_arrays(path: Path, chosen: Chosen, X: Any, others: dict[str, Any]) -> 
         )
     if names is not None:
         names = as_names(names)
-        check_distinct(list(names), path)
     vectors = {name: array for name, array in others.items() if array.shape == (n,)}
     labels = ids = None
     if chosen.label is not None:
@@ -176,7 +194,7 @@ def _from_arrays(path: Path, chosen: Chosen, X: Any, others: dict[str, Any]) -> 
         found = _vector(chosen.ids, vectors, n, "--id", path)
         ids = np.array(["" if v is None else str(v) for v in found], dtype=object)
     X, names, passed_over = _choose(X, names, chosen, path)
-    return Table(X, names, labels, ids, passed_over)
+    return Table(X, names, labels, ids, passed_over, data if other_data else "", other_data)
 
 
 def _vector(name: str, vectors: dict[str, Any], n: int, option: str, path: Path) -> list[Any]:
@@ -224,10 +242,58 @@ def _choose(X: Any, names: Any, chosen: Chosen, path: Path) -> tuple[Any, Any, t
             raise TableError(f"{path} has no column names, so --drop cannot be used")
         return X, None, ()
     # Labels and ids are separate vectors, which may have the name of a column.
-    chosen = dataclasses.replace(chosen, label=None, ids=None)
-    chosen_names, passed_over = features(list(names), chosen, path)
-    position = {name: i for i, name in enumerate(map(str, names))}
-    indices = np.array([position[name] for name in chosen_names], dtype=np.int64)
-    if np.array_equal(indices, np.arange(len(names))):
-        return X, names, passed_over
-    return columns.only(X, indices), as_names(chosen_names), passed_over
+    found = features([str(name) for name in names], chosen, path)
+    if found.positions == list(range(len(names))):
+        return X, as_names(found.names), found.passed_over
+    X = columns.only(X, np.array(found.positions, dtype=np.int64))
+    return X, as_names(found.names), found.passed_over
+
+
+# ---------------------------------------------------------------- 10x Genomics
+
+
+def is_10x(path: Path) -> bool:
+    """Whether a path is a folder of 10x Genomics, or the matrix in it."""
+    if path.is_dir():
+        return len([*path.glob("*matrix.mtx*")]) == 1
+    return path.name.endswith((".mtx", ".mtx.gz"))
+
+
+def read_10x(path: Path, chosen: Chosen) -> Table:
+    """Read counts of genes × cells, which stay sparse, with the names of both."""
+    folder = path if path.is_dir() else path.parent
+    matrix = next(path.glob("*matrix.mtx*")) if path.is_dir() else path
+    prefix = matrix.name.partition("matrix.mtx")[0] if "matrix.mtx" in matrix.name else ""
+    genes = _lines_of(folder, f"{prefix}features.tsv", f"{prefix}genes.tsv")
+    cells = [fields[0] for fields in _lines_of(folder, f"{prefix}barcodes.tsv")]
+    try:
+        X = library("scipy.io", f"{path} needs").mmread(matrix, spmatrix=False)
+    except Exception as error:  # depends on the contents
+        if isinstance(error, (PermissionError, MemoryError)):
+            raise
+        raise damaged(matrix, "Matrix Market", error) from error
+    if X.shape != (len(genes), len(cells)) or not _backend.is_sparse(X):
+        raise TableError(
+            f"{matrix} must be a sparse matrix of {len(genes)} genes × {len(cells)} cells, as many "
+            f"as its folder names; it has shape {X.shape}. Write all files again"
+        )
+    kinds = {fields[2] for fields in genes if len(fields) > 2}
+    if len(kinds) > 1:
+        note(f"{path} has features of several kinds, all of which are used: {some(sorted(kinds))}")
+    symbols = [fields[1] if len(fields) > 1 else fields[0] for fields in genes]
+    count = Counter(symbols)
+    # Some genes share a symbol, but no identifier.
+    names = [s if count[s] == 1 else fields[0] for s, fields in zip(symbols, genes, strict=True)]
+    others = {"feature_names": np.array(names), "barcodes": np.array(cells)}
+    chosen = dataclasses.replace(chosen, transpose=False, ids=chosen.ids or "barcodes")
+    return _from_arrays(path, chosen, X.T.tocsr(), others)
+
+
+def _lines_of(folder: Path, *names: str) -> list[list[str]]:
+    """Return the fields of a file of names, which may be packed."""
+    for name in names:
+        for file, opener in ((folder / name, open), (folder / f"{name}.gz", gzip.open)):
+            if file.is_file():
+                with opener(file, "rt", encoding="utf-8") as lines:
+                    return [line.rstrip("\r\n").split("\t") for line in lines if line.strip()]
+    raise TableError(f"{folder} must hold {' or '.join(names)} (or .gz), as 10x Genomics writes it")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import importlib.util
-import shlex
 import sys
 import warnings
 from collections.abc import Callable
@@ -16,15 +15,19 @@ import numpy as np
 
 import slce_xp
 from slce_xp import _parameters
+from slce_xp._errors import pip_install
 from slce_xp._planning import profiles
-from slce_xp.cli import columns, outputs
+from slce_xp.cli import checks, columns, outputs
+from slce_xp.cli.names import some
+from slce_xp.cli.options import corrected, parse
 from slce_xp.cli.outputs import Outputs
 from slce_xp.cli.reading import read
-from slce_xp.cli.table import Chosen, Table, TableError, as_labels, drop_option, some
+from slce_xp.cli.table import Changes, Chosen, Table, TableError, as_labels
 
 MOST_SHOWN = 12  # classes, and components, that are printed
 LONG_FIT = 10**8  # entries of X from which on a progress bar is shown
-UNLIKE = 100  # ratio of the spreads of two columns that suggests different units
+LARGE_TABLE = 10**8  # bytes from which on a table is not read again to find all that is wrong
+MOST_TRIES = 6
 
 
 def _fit(arguments: argparse.Namespace) -> None:
@@ -38,9 +41,8 @@ def _fit(arguments: argparse.Namespace) -> None:
         files.check(option, kinds)
     if arguments.backend or arguments.device:
         _parameters.named_place(arguments.backend or "numpy", arguments.device)  # before any work
-    table = _read(arguments, tuple(arguments.drop))
-    table, unlabeled = _labelled(table, arguments)
-    facts = _facts(table, arguments)
+    _step(f"reading {arguments.table}")
+    table, unlabeled, facts = _read_to_fit(arguments)
     fill = facts.mean if facts is not None and facts.missing.any() else None
     scale = columns.spread(facts.std) if facts is not None and arguments.scale else None
     n, d = table.X.shape
@@ -59,20 +61,14 @@ def _fit(arguments: argparse.Namespace) -> None:
     Z = model.transform(X)
     del X
     model = _completed(model, table, scale)
-    _note_units(facts, table, arguments)
-    _note_row_numbers(table)
-    _note_other_data(table, arguments)
-    if 2 * len(model.classes) > n:
-        _note(
-            f"{arguments.label!r} has {len(model.classes)} classes of {n} samples; is it a label?"
-        )
+    checks.note_all(table, model, facts, arguments)
     _print_model(model, arguments.top)
     _print_accuracy(table, model, arguments, how)
     _check_drawable(model, arguments)
     for path, writing in (
         (arguments.model, lambda path: model.save(path)),
         (arguments.embedding, lambda path: outputs.write_embedding(path, Z, table, arguments)),
-        (arguments.plot, lambda path: outputs.write_plot(path, Z, table, model)),
+        (arguments.plot, lambda path: outputs.write_plot(path, Z, table, model, arguments)),
         (arguments.loadings, lambda path: outputs.write_loadings(path, model)),
     ):
         if path is not None:
@@ -85,7 +81,8 @@ def _transform(arguments: argparse.Namespace) -> None:
     files.check("plot", outputs.PLOTS)
     model = _load(arguments.model)
     _check_drawable(model, arguments)
-    table = _read(arguments, features=model.feature_names)
+    _step(f"reading {arguments.table}")
+    table = _read(arguments, model.feature_names)
     if table.X.shape[1] != model.n_features:
         raise TableError(
             f"{arguments.table} must have {model.n_features} columns, as many as the model's "
@@ -98,13 +95,13 @@ def _transform(arguments: argparse.Namespace) -> None:
     wrong = np.flatnonzero(~np.isfinite(Z).all(axis=1))
     if wrong.size:
         if not arguments.impute and table.in_memory:
-            _refuse_missing(columns.statistics(table.X), table, arguments)
+            checks.refuse_missing(columns.statistics(table.X), table, arguments)
         raise TableError(
             f"{arguments.table}: {wrong.size} of {len(Z)} rows, the first of them row "
             f"{wrong[0] + 1}, hold values that are infinite or missing; correct them, or fill "
             "missing ones: --impute mean"
         )
-    _note_other_data(table, arguments)
+    checks.note_data(table, arguments)
     if table.passed_over:
         print(f"ignored: {some(table.passed_over)} (no features of the model)")
     n, k = Z.shape
@@ -113,7 +110,9 @@ def _transform(arguments: argparse.Namespace) -> None:
     )
     files.write(arguments.output, lambda path: outputs.write_embedding(path, Z, table, arguments))
     if arguments.plot is not None:
-        files.write(arguments.plot, lambda path: outputs.write_plot(path, Z, table, model))
+        files.write(
+            arguments.plot, lambda path: outputs.write_plot(path, Z, table, model, arguments)
+        )
 
 
 def _inspect(arguments: argparse.Namespace) -> None:
@@ -151,130 +150,57 @@ def _info(arguments: argparse.Namespace) -> None:
 # ---------------------------------------------------------------- the table
 
 
-def _read(
-    arguments: argparse.Namespace, drop: tuple[str, ...] = (), features: np.ndarray | None = None
-) -> Table:
-    _step(f"reading {arguments.table}")
-    chosen = Chosen(arguments.label, arguments.id, drop, features, arguments.data, arguments.stream)
+def _read_to_fit(
+    arguments: argparse.Namespace,
+) -> tuple[Table, str | None, columns.Statistics | None]:
+    """Read a table that can be fitted: return it, the mark of unlabelled samples, statistics."""
+    table, unlabeled = checks.labelled(_read(arguments), arguments)
+    return table, unlabeled, checks.facts_of(table, arguments)
+
+
+def all_changes(words: list[str], changes: Changes) -> Changes:
+    """Return the changes that a call needs, those that an error proposes among them.
+
+    Tables are read with the changes until there is no other error; none are returned if there is
+    one without a remedy. A large table is not read again.
+    """
+    found = dict(changes)
+    for _ in range(MOST_TRIES):
+        arguments = parse(corrected(words, found))
+        too_large = arguments.table.is_file() and arguments.table.stat().st_size > LARGE_TABLE
+        if arguments.command != "fit" or too_large:
+            break
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                _read_to_fit(arguments)
+            break
+        except TableError as error:
+            if not error.changes:
+                return {}
+            dropped = [*(found.get("--drop") or ()), *(error.changes.get("--drop") or ())]
+            found |= error.changes | ({"--drop": dropped} if dropped else {})
+    return found
+
+
+def _read(arguments: argparse.Namespace, features: np.ndarray | None = None) -> Table:
+    chosen = Chosen(
+        label=arguments.label,
+        ids=arguments.id,
+        drop=tuple(getattr(arguments, "drop", ())),
+        only=tuple(getattr(arguments, "features", ())),
+        features=features,
+        data=arguments.data,
+        stream=arguments.stream,
+        labels=arguments.labels,
+        transpose=arguments.transpose,
+        header=not arguments.no_header,
+        missing=tuple(word.strip() for entry in arguments.missing for word in entry.split(",")),
+        decimal=arguments.decimal,
+        duplicates=arguments.duplicates,
+        unlabeled=getattr(arguments, "unlabeled", "use"),
+    )
     return read(arguments.table, chosen)
-
-
-def _labelled(table: Table, arguments: argparse.Namespace) -> tuple[Table, str | None]:
-    """Return the table with unlabelled samples kept or dropped, and the mark of those kept."""
-    there = table.is_labelled
-    count = len(there) - int(there.sum())
-    if count == len(there):
-        raise TableError(
-            f"{arguments.table}: no row has a label in {arguments.label!r}; name another --label"
-        )
-    _check_classes(table, arguments)
-    if not count:
-        return table, None
-    if arguments.unlabeled == "use":
-        return table, "missing"
-    if arguments.unlabeled is None or not table.in_memory:
-        remedies = "use them for the fit without a label: --unlabeled use"
-        if table.in_memory:
-            remedies = f"leave them out: --unlabeled drop, or {remedies}"
-        raise TableError(
-            f"{arguments.table}: {count} of {len(there)} rows have no label in "
-            f"{arguments.label!r} (it is empty, or NA, None, null and the like); {remedies}"
-        )
-    return table.rows(there), None
-
-
-def _check_classes(table: Table, arguments: argparse.Namespace) -> None:
-    assert table.labels is not None
-    classes = {label for label in table.labels if label is not None}
-    if len(classes) == 1:
-        raise TableError(
-            f"{arguments.table}: {arguments.label!r} must have at least two classes; it has only "
-            f"{str(classes.pop())!r}. Name another --label"
-        )
-    count = int(table.is_labelled.sum())
-    if len(classes) == count > 2:
-        raise TableError(
-            f"{arguments.table}: {arguments.label!r} must name the classes of samples; each of "
-            f"{count} rows has its own. Name another --label, or transpose a table with samples in "
-            "columns"
-        )
-
-
-def _facts(table: Table, arguments: argparse.Namespace) -> columns.Statistics | None:
-    """Return statistics of the columns, after checking that all can be used for a fit."""
-    if not (table.in_memory or arguments.impute or arguments.scale):
-        return None  # it would take another pass, and the fit checks this as well
-    facts = columns.statistics(table.X)
-    for wrong, what in (
-        (facts.missing == table.X.shape[0], "no value at all"),
-        (~np.isfinite(facts.std), "values that are infinite or too large to be squared"),
-    ):
-        if wrong.any():
-            names = _names_of(np.flatnonzero(wrong), table)
-            listed = "" if table.names is None else f": {drop_option(names[:5])}"
-            raise TableError(
-                f"{arguments.table}: {some(names)} ha{'s' if len(names) == 1 else 've'} {what}; "
-                f"correct or leave out such columns{listed}"
-            )
-    if not arguments.impute:
-        _refuse_missing(facts, table, arguments)
-    return facts
-
-
-def _note_units(
-    facts: columns.Statistics | None, table: Table, arguments: argparse.Namespace
-) -> None:
-    """Warn of columns in different units: SLCE depends on distances, so large numbers dominate."""
-    if facts is None or arguments.scale or not facts.std.any():
-        return
-    std = facts.std
-    varying = np.flatnonzero(std > 0)
-    narrow, wide = varying[[std[varying].argmin(), std[varying].argmax()]]
-    if std[wide] > UNLIKE * std[narrow]:
-        names = _names_of(np.array([narrow, wide]), table)
-        _note(
-            f"columns spread very differently, from {std[narrow]:.2g} ({names[0]}) to "
-            f"{std[wide]:.2g} ({names[1]}), and wide ones dominate; use --scale if units differ"
-        )
-
-
-def _note_row_numbers(table: Table) -> None:
-    """Warn of a column of row numbers, which is hardly a feature, but often correlates."""
-    X = table.X
-    if type(X) is not np.ndarray or len(X) < 3:
-        return
-    counts = np.flatnonzero(np.isin(X[0], (0, 1)) & (X[-1] - X[0] == len(X) - 1))
-    numbers = [j for j in counts if (np.diff(X[:, j]) == 1).all()]
-    if numbers:
-        (name,) = _names_of(np.array(numbers[:1]), table)
-        remedy = ""
-        if table.names is not None:
-            remedy = f"; {drop_option([name])}, or --id {shlex.quote(name)} if it names samples"
-        _note(f"{name!r} only numbers the rows, and is used as a feature{remedy}")
-
-
-def _note_other_data(table: Table, arguments: argparse.Namespace) -> None:
-    """Warn that the file has several matrices: the model holds for one of them."""
-    if table.other_data:
-        _note(f"{arguments.table} has several matrices; --data chooses {some(table.other_data)}")
-
-
-def _refuse_missing(facts: columns.Statistics, table: Table, arguments: argparse.Namespace) -> None:
-    indices = np.flatnonzero(facts.missing)
-    if indices.size:
-        names = _names_of(indices, table)
-        counts = [f"{name} ({facts.missing[i]})" for name, i in zip(names, indices, strict=True)]
-        shown = ", ".join(counts[:5]) + (f" and {len(counts) - 5} more" if len(counts) > 5 else "")
-        raise TableError(
-            f"{arguments.table}: missing values in {shown}; fill them with the means of their "
-            "columns: --impute mean"
-        )
-
-
-def _names_of(indices: np.ndarray, table: Table) -> list[str]:
-    if table.names is None:
-        return [f"column {i + 1}" for i in indices]
-    return [str(name) for name in table.names[indices]]
 
 
 def _check_drawable(model: slce_xp.Model, arguments: argparse.Namespace) -> None:
@@ -283,6 +209,12 @@ def _check_drawable(model: slce_xp.Model, arguments: argparse.Namespace) -> None
             "--plot: there are no components to draw, and nothing was written; request some, such "
             "as --components 2, or leave out --plot"
         )
+    for i in arguments.plot_components or ():
+        if i >= model.n_components:
+            raise TableError(
+                f"--plot-components must be from 1 to {model.n_components}, the number of "
+                f"components; got {i + 1}, and nothing was written. Request more with --components"
+            )
 
 
 def _completed(model: slce_xp.Model, table: Table, scale: np.ndarray | None) -> slce_xp.Model:
@@ -338,9 +270,8 @@ def _print_accuracy(
     if not table.in_memory:
         found = "the table is read in blocks"
     elif importlib.util.find_spec("sklearn") is None:
-        found = "it needs scikit-learn: pip install 'slce-xp[cli]'"
+        found = f"it needs scikit-learn: {pip_install('scikit-learn')}"
     else:
-        _step("cross-validating")
         labelled = table.rows(table.is_labelled)
         assert labelled.labels is not None
         found = cross_validated(
@@ -350,6 +281,7 @@ def _print_accuracy(
             arguments.folds,
             impute=arguments.impute is not None,
             scale=arguments.scale,
+            report=_report_fold,
             **how,
         )
     if isinstance(found, str):
@@ -366,14 +298,16 @@ def _print_accuracy(
 # ---------------------------------------------------------------- progress
 
 
-def _note(text: str) -> None:
-    warnings.warn(text, stacklevel=3)
+def _report_fold(fold: int, folds: int) -> None:
+    """Report the cross-validation, in one line that changes."""
+    text = f"cross-validating, fold {fold} of {folds} (--folds 0 leaves it out)"
+    _step(text, "\n" if fold == folds else "\r")
 
 
-def _step(text: str) -> None:
+def _step(text: str, end: str = "\n") -> None:
     """Report a step on a terminal, and nothing to a log."""
     if _is_watched():
-        print(f"{text} …", file=sys.stderr)
+        print(f"{text} …", file=sys.stderr, end=end, flush=True)
 
 
 def _is_watched() -> bool:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
 import slce_xp
 from slce_xp._planning import sizes
+from slce_xp.cli.table import Changes
 
 
 class _Parser(argparse.ArgumentParser):
@@ -21,7 +23,7 @@ class _Parser(argparse.ArgumentParser):
 def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     """Parse the arguments of the process, or those given; `command` is the subcommand."""
     top, commands = _parsers()
-    arguments, unknown = top.parse_known_args(argv)
+    arguments, unknown = top.parse_known_args(_joined(sys.argv[1:] if argv is None else argv))
     if unknown:  # by the subcommand, whose help lists its options
         command = commands[arguments.command]
         known = command.format_usage().replace("[", " ").split()
@@ -29,6 +31,34 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
         meant = f"; did you mean {close[0]}?" if close else ""
         command.error(f"unrecognized arguments: {' '.join(unknown)}{meant}")
     return arguments
+
+
+def _joined(words: Sequence[str]) -> list[str]:
+    """Write values that begin with a hyphen as argparse takes them: ``--missing=-,ND``."""
+    found: list[str] = []
+    for word in words:
+        if found and found[-1] == "--missing":
+            found[-1] = f"--missing={word}"
+        else:
+            found.append(word)
+    return found
+
+
+def corrected(words: Sequence[str], changes: Changes) -> list[str]:
+    """Return the words of a call, with some options changed or added."""
+    call = [part for word in words for part in _split(word)]
+    for option, value in changes.items():
+        if option in call and option != "--drop":
+            at = call.index(option)
+            del call[at : at + (1 if value == "" else 2)]
+        for one in [value] if isinstance(value, str) else value or ():
+            call += [option, one] if one else [option]
+    return call
+
+
+def _split(word: str) -> list[str]:
+    option, equals, value = word.partition("=")
+    return [option, value] if equals and option.startswith("--") else [word]
 
 
 def _parsers() -> tuple[_Parser, dict[str, _Parser]]:
@@ -80,30 +110,42 @@ def _fit_parser(commands: Any) -> None:
         epilog="""\
 tables:
   .csv .tsv .txt      names of columns in the first line; an unnamed first
-  (also .gz)          column names the samples
+  (also .gz)          column names the samples; comment lines begin with # or !
+  .xlsx               likewise; --data names the sheet
   .parquet            likewise
+  .gct                genes x samples; labels from --labels
+  10x folder, .mtx    matrix.mtx, barcodes.tsv and features.tsv (also .gz);
+                      labels from --labels
   .h5ad               --label and --id name columns of obs, --data a layer
   .npy                --label and --id name files: .npy, or text with a line
                       for each sample
   .npz .h5 .hdf5      --data names the matrix (X), --label and --id vectors;
                       a vector feature_names names the columns
 
-example:
+examples:
   slce-xp fit wine.csv --label cultivar --id bottle --impute mean --scale \\
       --model wine.npz --embedding embedding.csv --plot wine.png
+  slce-xp fit genes.tsv --transpose --labels meta.tsv:diagnosis --plot genes.html
 """,
     )
     parser.add_argument("table", type=Path, metavar="TABLE", help="samples in rows; see below")
-    parser.add_argument(
-        "--label", required=True, metavar="COLUMN", help="the column with the class of each sample"
-    )
+    label = parser.add_mutually_exclusive_group(required=True)
+    label.add_argument("--label", metavar="COLUMN", help="the column with the class of each sample")
+    _add(label, "--labels")
     _add(parser, "--components")
+    _add_table_options(parser)
     columns_ = parser.add_argument_group("columns")
     columns_.add_argument("--id", metavar="COLUMN", help="the column that names the samples")
     columns_.add_argument(
         "--drop", action="append", default=[], metavar="COLS",
-        help="columns to leave out, separated by commas; may be repeated",
+        help="columns to leave out, separated by commas, or patterns such as 'batch*'; may be "
+        "repeated",
     )  # fmt: skip
+    columns_.add_argument(
+        "--features", action="append", default=[], metavar="COLS",
+        help="the only columns to use, as for --drop (default: all others)",
+    )  # fmt: skip
+    _add(columns_, "--duplicates")
     columns_.add_argument(
         "--impute", choices=["mean"], help="fill missing values with the mean of their column"
     )
@@ -116,7 +158,6 @@ example:
         help="what to do with samples that have no label: drop them, or add their own "
         "reconstruction to the loss, as in PCA (default: raise an error)",
     )  # fmt: skip
-    _add(columns_, "--data")
     outputs = parser.add_argument_group("outputs")
     outputs.add_argument(
         "--model", type=Path, metavar="FILE", help="the model (.npz), for transform and inspect"
@@ -125,7 +166,7 @@ example:
         "--embedding", type=Path, metavar="FILE",
         help="a row for each sample (.csv, .tsv, .parquet, .npy)",
     )  # fmt: skip
-    _add(outputs, "--plot")
+    _add(outputs, "--plot", "--plot-components")
     outputs.add_argument(
         "--loadings", type=Path, metavar="FILE",
         help="the weight of each feature in each component (.csv, .tsv, .parquet)",
@@ -159,14 +200,17 @@ def _transform_parser(commands: Any) -> None:
         "-o", "--output", type=Path, required=True, metavar="FILE",
         help="the embedding (.csv, .tsv, .parquet, .npy)",
     )  # fmt: skip
-    _add(parser, "--plot")
+    _add(parser, "--plot", "--plot-components")
     parser.add_argument("--id", metavar="COLUMN", help="a column to copy: the names of the samples")
-    parser.add_argument("--label", metavar="COLUMN", help="a column to copy: their classes")
+    label = parser.add_mutually_exclusive_group()
+    label.add_argument("--label", metavar="COLUMN", help="a column to copy: their classes")
+    _add(label, "--labels")
     parser.add_argument(
         "--impute", choices=["mean"],
         help="fill missing values with the means of the samples that the model was fitted to",
     )  # fmt: skip
-    _add(parser, "--data", "--stream", "--force")
+    _add(parser, "--duplicates", "--stream", "--force")
+    _add_table_options(parser)
 
 
 def _plan_parser(commands: Any) -> None:
@@ -186,14 +230,34 @@ def _plan_parser(commands: Any) -> None:
     )  # fmt: skip
 
 
+def _add_table_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say how a table is written."""
+    table = parser.add_argument_group("table")
+    _add(table, "--transpose", "--no-header", "--missing", "--decimal", "--data")
+
+
 def _add(parser: Any, *names: str) -> None:
     """Add options that several commands have."""
     for name in names:
         parser.add_argument(name, **_SHARED[name])
 
 
-def _components(text: str) -> int | str:
-    return text if text == "positive" else _number(text, 1, " or 'positive'")
+def _components(text: str) -> int | float | str:
+    if text == "positive":
+        return text
+    try:
+        if 0.0 < float(text) < 1.0:
+            return float(text)
+    except ValueError:
+        pass
+    return _number(text, 1, ", a share of the loss between 0 and 1, or 'positive'")
+
+
+def _plot_components(text: str) -> list[int]:
+    numbers = [_number(part.strip(), 1) - 1 for part in text.split(",")]
+    if len(numbers) > 3 or len(set(numbers)) < len(numbers):
+        raise argparse.ArgumentTypeError(f"must be up to three different ones; got {text!r}")
+    return numbers
 
 
 def _count(text: str) -> int:
@@ -224,10 +288,41 @@ def _size(text: str) -> int | None:
 _SHARED: dict[str, dict[str, Any]] = {
     "--components": {
         "type": _components, "metavar": "K",
-        "help": "how many components; 'positive' for those that lower the loss "
-        "(default: number of classes - 1)",
+        "help": "how many components; 'positive' for those that lower the loss; a fraction such "
+        "as 0.9 for those that remove this share of it (default: number of classes - 1)",
     },
-    "--data": {"metavar": "NAME", "help": "which matrix of a file with several"},
+    "--labels": {
+        "metavar": "FILE:COLUMN",
+        "help": "the class of each sample in another table, joined by the names of samples",
+    },
+    "--transpose": {
+        "action": "store_true",
+        "help": "samples are columns, and the first column names the features",
+    },
+    "--no-header": {
+        "action": "store_true",
+        "help": "the first line is a sample; columns are named column_1, column_2, ...",
+    },
+    "--missing": {
+        "action": "append", "default": [], "metavar": "WORDS",
+        "help": "what stands for a missing value besides NA, NaN, null and the like, such as "
+        "'-,.,ND'",
+    },
+    "--decimal": {
+        "choices": [".", ","],
+        "help": "the decimal separator of text; the other one groups thousands "
+        "(default: found out)",
+    },
+    "--duplicates": {
+        "choices": ["refuse", "suffix"], "default": "refuse",
+        "help": "columns of one name: raise an error, or append .1, .2, ... (%(default)s)",
+    },
+    "--data": {"metavar": "NAME", "help": "which matrix, layer or sheet of a file with several"},
+    "--plot-components": {
+        "type": _plot_components, "metavar": "I,J",
+        "help": "which components to plot, from 1; three give 3-D (default: the first two; "
+        "all of three in an .html page)",
+    },
     "--plot": {
         "type": Path, "metavar": "FILE",
         "help": "a plot of the embedding (.png, .svg, .pdf), or .html to hover over samples",

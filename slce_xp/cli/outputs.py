@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import gzip
+import html
 import importlib.util
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -18,6 +19,7 @@ import numpy as np
 
 import slce_xp
 from slce_xp import _files
+from slce_xp.cli.sheets import KINDS
 from slce_xp.cli.table import Table, TableError, is_packed, kind_of, library
 
 TABLES = (".csv", ".tsv", ".parquet")
@@ -102,12 +104,14 @@ def write_embedding(path: Path, Z: np.ndarray, table: Table, arguments: argparse
     axes = _by_component(Z.T)
     # Column names are kept; names of arrays or of other files are not column names.
     label, ids = "label", "id"
-    if kind_of(arguments.table) in (".csv", ".tsv", ".txt", ".parquet", ".h5ad"):
+    if kind_of(arguments.table) in (*KINDS, ".h5ad"):
         label, ids = arguments.label or label, arguments.id or ids
+    if arguments.labels:
+        label = arguments.labels.rpartition(":")[2]
     found: dict[str, np.ndarray] = {}
     if table.ids is not None:
         found[_free(ids, axes)] = table.ids
-    if table.labels is not None and arguments.label != arguments.id:
+    if table.labels is not None and (arguments.labels or arguments.label != arguments.id):
         found[_free(label, found | axes)] = table.labels
     _write_table(path, found | axes)
 
@@ -120,25 +124,55 @@ def write_loadings(path: Path, model: slce_xp.Model) -> None:
     _write_table(path, {"feature": names, **_by_component(model.components)})
 
 
-def write_plot(path: Path, Z: np.ndarray, table: Table, model: slce_xp.Model) -> None:
+def write_plot(
+    path: Path, Z: np.ndarray, table: Table, model: slce_xp.Model, arguments: argparse.Namespace
+) -> None:
     """Plot the embedding, as an image or as an interactive page."""
     from slce_xp import plot
+    from slce_xp.plot._axes import make_room_for_legend, new_axes
+    from slce_xp.plot._looks import natural_order
 
-    if kind_of(path) == ".html":
-        figure = plot.interactive(Z, table.labels, ids=table.ids)
-        page = figure.to_html(include_plotlyjs=True, div_id="slce-xp", default_height="97vh")
+    n, k = Z.shape
+    is_page = kind_of(path) == ".html"
+    components = arguments.plot_components or (range(3) if is_page and k == 3 else None)
+    count = len({*(() if table.labels is None else table.labels)} - {None})
+    classes = f", {count} class{'es' * (count != 1)}" * bool(count)
+    title = f"{arguments.table.name}: {n} samples{classes}"
+    style: dict[str, Any] = {
+        "shares": model.loss_shares, "title": title, "components": components,
+        "classes": natural_order(model.classes),
+    }  # fmt: skip
+    if is_page:
+        figure = plot.interactive(Z, table.labels, ids=table.ids, **style)
         with _opened(path) as file:
-            file.write(page.encode())
+            file.write(_page(figure, title).encode())
         return
     import matplotlib
     from matplotlib.figure import Figure
 
-    figure = Figure()  # not pyplot's, which may need a screen
-    plot.points(Z, table.labels, classes=model.classes, ax=figure.subplots())
+    figure = Figure(layout="constrained")  # not pyplot's, which may need a screen
+    ax = new_axes(len(components or ()), figure)
+    plot.points(Z, table.labels, ax=ax, **style)
+    make_room_for_legend(ax)
     kind = kind_of(path)[1:]
     undated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind)
     with _opened(path) as file, matplotlib.rc_context({"svg.hashsalt": "slce-xp"}):
         figure.savefig(file, format=kind, dpi=150, bbox_inches="tight", metadata=undated)
+
+
+def _page(figure: Any, title: str) -> str:
+    """Return a page that the plot fills, whatever the size of the window."""
+    plot = figure.to_html(
+        full_html=False, include_plotlyjs=True, div_id="slce-xp", default_height="100vh",
+        config={"responsive": True},
+    )  # fmt: skip
+    return (
+        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{html.escape(title)}</title>"
+        "<style>body { margin: 0; overflow: hidden; }</style></head>\n"
+        f"<body>{plot}</body></html>\n"
+    )
 
 
 def _write_table(path: Path, frame_columns: dict[str, np.ndarray]) -> None:

@@ -6,12 +6,10 @@ Messages are one sentence, with the remedy.
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import importlib
 import os
-import shlex
-from collections import Counter
-from collections.abc import Iterable, Sequence
+import warnings
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +17,26 @@ import numpy as np
 
 from slce_xp import _backend
 from slce_xp._data.labels import array_of
+from slce_xp._errors import pip_install
+
+Changes = Mapping[str, str | list[str] | None]
 
 
 class TableError(ValueError):
-    """A file that cannot be used as it is."""
+    """A file that cannot be used as it is.
+
+    Parameters
+    ----------
+    message : str
+        What is wrong, and the remedy.
+    changes : dict, optional
+        Options that the call should have: their values, "" for a flag, several for one that is
+        repeated, None for one to leave out. The command appends the corrected call to the message.
+    """
+
+    def __init__(self, message: str, changes: Changes | None = None) -> None:
+        super().__init__(message)
+        self.changes = dict(changes or {})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,22 +47,48 @@ class Chosen:
     ----------
     label, ids : str or None
         The columns, arrays or other files with classes and names of samples.
-    drop : tuple of str
-        Columns that are not features; an entry may hold several, separated by commas.
+    drop, only : tuple of str
+        Columns that are not features, and the only ones that are: names or patterns; an entry may
+        hold several, separated by commas.
     features : numpy.ndarray of str or None
-        The features, in this order; None: all other columns.
+        The features of a model, in this order; None: all other columns.
     data : str or None
-        Which matrix of a file that holds several: a dataset, an array, a layer.
+        Which matrix of a file that holds several: a dataset, an array, a layer, a sheet.
     stream : bool
         Whether to read blocks of rows as needed, even if the file fits into memory.
+    labels : str or None
+        FILE:COLUMN of a file with a line for each sample, joined by the names of samples.
+    transpose : bool
+        Whether samples are columns of the file.
+    header : bool
+        Whether the first line names the columns.
+    missing : tuple of str
+        Further values that stand for a missing one.
+    decimal : {".", ","} or None
+        The decimal separator of numbers in text; None: found out.
+    duplicates : {"refuse", "suffix"}
+        What to do with columns of the same name.
+    unlabeled : {"drop", "use"} or None
+        What to do with samples that have no label.
+    as_text : bool
+        Whether all columns are text.
     """
 
     label: str | None = None
     ids: str | None = None
     drop: tuple[str, ...] = ()
+    only: tuple[str, ...] = ()
     features: np.ndarray | None = None
     data: str | None = None
     stream: bool = False
+    labels: str | None = None
+    transpose: bool = False
+    header: bool = True
+    missing: tuple[str, ...] = ()
+    decimal: str | None = None
+    duplicates: str = "refuse"
+    unlabeled: str | None = None
+    as_text: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,6 +104,8 @@ class Table:
     ids : numpy.ndarray of str, shape (n,), or None
     passed_over : tuple of str
         Columns that are not used.
+    data : str
+        The matrix that was read, of a file that may hold several.
     other_data : tuple of str
         Further matrices of the file, if none was chosen.
     """
@@ -73,6 +115,7 @@ class Table:
     labels: np.ndarray | None = None
     ids: np.ndarray | None = None
     passed_over: tuple[str, ...] = ()
+    data: str = ""
     other_data: tuple[str, ...] = ()
 
     @property
@@ -96,6 +139,11 @@ class Table:
             labels=None if self.labels is None else as_labels(list(self.labels[chosen])),
             ids=None if self.ids is None else self.ids[chosen],
         )
+
+
+def note(text: str) -> None:
+    """Report something that the user should know, in a line of the standard error."""
+    warnings.warn(text, stacklevel=2)
 
 
 # ---------------------------------------------------------------- kinds of files
@@ -138,21 +186,14 @@ def library(name: str, who: str) -> Any:
     try:
         return importlib.import_module(name)
     except ImportError as error:
-        extra = "anndata" if name in ("anndata", "h5py") else "cli"
+        package = name.partition(".")[0]
         raise TableError(
-            f"{who} {name.partition('.')[0]}, which cannot be imported here ({error}); install it "
-            f"with: pip install 'slce-xp[{extra}]'"
+            f"{who} {package}, which cannot be imported here ({error}); install it with: "
+            f"{pip_install(package)}"
         ) from error
 
 
-# ---------------------------------------------------------------- names and labels
-
-
-def as_names(names: Iterable[Any]) -> np.ndarray:
-    """Convert names to text, from bytes in HDF5."""
-    return np.array(
-        [name.decode() if isinstance(name, bytes) else str(name) for name in names], dtype=np.str_
-    )
+# ---------------------------------------------------------------- labels
 
 
 def as_labels(values: list[Any]) -> np.ndarray:
@@ -162,71 +203,3 @@ def as_labels(values: list[Any]) -> np.ndarray:
         values = [v if v is None else int(v) for v in values]  # floats because of missing ones
     array = array_of(values)
     return array.astype(np.str_) if all(isinstance(v, str) for v in values) else array
-
-
-def features(names: Sequence[str], chosen: Chosen, path: Path) -> tuple[list[str], tuple]:
-    """Return the columns that are features, and those not used."""
-    others = {chosen.label, chosen.ids, *_dropped(chosen.drop, names, path)}
-    if chosen.features is None:
-        return [name for name in names if name not in others], ()
-    wanted = [str(name) for name in chosen.features]
-    there = set(names)
-    absent = [name for name in wanted if name not in there]
-    if absent:
-        raise TableError(
-            f"{path} must have the {len(wanted)} columns that the model was fitted to; it has no "
-            f"{some(absent)}{nearest(absent[0], names)}"
-        )
-    for name in others.intersection(wanted):
-        raise TableError(
-            f"{path}: {name!r} is a feature of the model; name another --id or --label"
-        )
-    used = {*wanted, *others}
-    return wanted, tuple(name for name in names if name not in used)
-
-
-def _dropped(drop: Iterable[str], names: Sequence[str], path: Path) -> list[str]:
-    """Return the column names in options, each of which may hold several separated by commas."""
-    found = []
-    for entry in drop:
-        parts = [entry] if entry in names else [part.strip() for part in entry.split(",")]
-        found += [find(part, names, "--drop", path) for part in parts if part]
-    return found
-
-
-def drop_option(names: Sequence[str]) -> str:
-    """Return the options that drop columns, for a message."""
-    lists = names if any("," in name for name in names) else [",".join(names)]
-    return " ".join(f"--drop {shlex.quote(entry)}" for entry in lists)
-
-
-def check_distinct(names: Sequence[str], path: Path) -> None:
-    """Raise TableError if two columns have the same name."""
-    twice = [name for name, count in Counter(names).items() if count > 1 and name]
-    if twice:
-        raise TableError(
-            f"{path} must have different names for its columns; {some(twice)} "
-            f"appear{'s' * (len(twice) == 1)} more than once. Rename or remove them"
-        )
-
-
-def find(name: str, names: Sequence[str], option: str, path: Path) -> str:
-    """Return a name if it exists; otherwise raise TableError with the nearest one."""
-    if name in names:
-        return name
-    raise TableError(f"{option}: {path} has no {name!r}{nearest(name, names)}")
-
-
-def nearest(name: str, names: Sequence[str]) -> str:
-    """Return a suggestion for the end of a message."""
-    lower = {str(other).lower(): str(other) for other in names}
-    close = difflib.get_close_matches(name.lower(), lower, n=1)
-    if close:
-        return f"; did you mean {lower[close[0]]!r}?"
-    return f"; it has {some(names, 8)}" if len(names) else "; it has nothing of the kind"
-
-
-def some(names: Sequence[Any], most: int = 5) -> str:
-    """Format names for a message: all, or the first few and the number of others."""
-    shown = ", ".join(repr(str(name)) for name in names[:most])
-    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"

@@ -17,18 +17,20 @@ def _pyplot() -> ModuleType:
     try:
         from matplotlib import pyplot
     except ImportError as error:
-        raise not_installed("slce_xp.plot", "Matplotlib", error, "'slce-xp[plot]'") from error
+        raise not_installed("slce_xp.plot", "Matplotlib", error, "matplotlib") from error
     return pyplot
 
 
-def new_axes(dimensions: int) -> Any:
-    """Return axes of a new figure, in 3-D for three dimensions."""
-    projection = "3d" if dimensions == 3 else None
-    _, ax = _pyplot().subplots(layout="constrained", subplot_kw={"projection": projection})
-    if projection:
+def new_axes(dimensions: int, figure: Any = None) -> Any:
+    """Return axes of a figure, a new one by default, in 3-D for three dimensions."""
+    if figure is None:
+        figure = _pyplot().figure(layout="constrained")
+    ax = figure.add_subplot(projection="3d" if dimensions == 3 else None)
+    if dimensions == 3:
         ax.set_box_aspect(None, zoom=0.85)  # otherwise labels are cut off
         for axis in (ax.xaxis, ax.yaxis, ax.zaxis):
-            axis.labelpad = 10
+            axis.labelpad = 12
+        ax.locator_params(nbins=5)  # numbers of more ticks would touch
     return ax
 
 
@@ -55,6 +57,15 @@ def check_projection(ax: Axes, dimensions: int) -> None:
             f"{ax.name!r} axes. Create them with subplots(subplot_kw={{'projection': ...}}), "
             "or leave ax out",
         )
+
+
+def make_room_for_legend(ax: Any) -> None:
+    """Widen the figure by a legend next to the axes, which would otherwise shrink them."""
+    legend = ax.get_legend()
+    if legend is not None and not legend.get_frame_on():
+        width, height = ax.figure.get_size_inches()
+        extra = legend.get_window_extent().width / ax.figure.dpi
+        ax.figure.set_size_inches(width + extra, height)
 
 
 def inches(ax: Any) -> np.ndarray:

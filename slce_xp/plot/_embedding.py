@@ -9,7 +9,7 @@ import numpy as np
 
 from slce_xp import _backend
 from slce_xp._errors import invalid
-from slce_xp.plot._axes import check_projection, inches, new_axes
+from slce_xp.plot._axes import check_projection, inches, make_room_for_legend, new_axes
 from slce_xp.plot._given import as_components, as_model, as_points, embed
 from slce_xp.plot._looks import (
     DARK_GREY,
@@ -18,9 +18,10 @@ from slce_xp.plot._looks import (
     MOST_VECTORS,
     ROWS_OF_LEGEND,
     Groups,
+    axis_title,
     coded,
+    natural_order,
     strips,
-    title,
 )
 
 if TYPE_CHECKING:
@@ -69,25 +70,19 @@ def embedding(
     >>> model = slce_xp.fit(X, y)
     >>> ax = slce_xp.plot.embedding(model, X[::2], y[::2], X_test=X[1::2], y_test=y[1::2])
     >>> print(ax.get_xlabel())
-    component 1 (eigenvalue 1.25e+03)
+    component 1 (76.4 % of the loss)
     """
     model = as_model(model)
-    ax = points(
+    return points(
         embed(model, X),
         y,
         Z_test=None if X_test is None else embed(model, X_test),
         y_test=y_test,
-        classes=model.classes,
+        classes=natural_order(model.classes),
         components=components,
+        shares=_backend.to_host(model.loss_shares),
         ax=ax,
     )
-    eigenvalues = _backend.to_host(model.eigenvalues)
-    chosen = as_components(components, model.n_components)
-    short = [True] * 3 if len(chosen) == 3 else inches(ax) < 3
-    for letter, i, two_lines in zip("xyz", chosen, short, strict=False):
-        between = "\n" if two_lines else " "
-        ax.set(**{f"{letter}label": f"{title(i)}{between}(eigenvalue {eigenvalues[i]:.3g})"})
-    return ax
 
 
 def points(
@@ -98,6 +93,8 @@ def points(
     y_test: Any = None,
     classes: Any = None,
     components: Sequence[int] | None = None,
+    shares: Any = None,
+    title: str | None = None,
     ax: Axes | None = None,
 ) -> Axes:
     """Plot an embedding of any method.
@@ -113,7 +110,11 @@ def points(
         Test samples, drawn open.
     classes : labels, shape (K,), optional
         All classes in the order of their colours, so that plots of parts of the data agree; those
-        of `y` by default. Other labels share one look.
+        of `y` by default, numbers in names by value. Other labels share one look.
+    shares : k numbers, optional
+        What the axes show of each component: `Model.loss_shares`.
+    title : str, optional
+        The title of the plot.
     components, ax
         As for `embedding`.
 
@@ -150,8 +151,11 @@ def points(
     _scatter(ax, Z, codes, groups, filled=True, crowd=len(Z) + len(Z_test))
     _scatter(ax, Z_test, codes_test, groups, filled=False, crowd=len(Z) + len(Z_test))
 
-    for letter, i in zip("xyz", chosen, strict=False):
-        ax.set(**{f"{letter}label": title(i)})
+    short = [True] * 3 if len(chosen) == 3 else inches(ax) < 3
+    for letter, i, two_lines in zip("xyz", chosen, short, strict=False):
+        ax.set(**{f"{letter}label": axis_title(i, shares, "\n" if two_lines else " ")})
+    if title is not None:
+        ax.set_title(title, parse_math=False)
     both = bool(len(Z) and len(Z_test))
     if len(chosen) == 1:
         _name_rows(ax, groups, used)
@@ -159,7 +163,9 @@ def points(
         used = used[used >= groups.n_classes]
     if len(chosen) == 1 or (y is None and y_test is None):
         used = used[:0]
-    _add_legend(ax, groups, used, both, np.concatenate([Z, Z_test]), own)
+    _add_legend(ax, groups, used, both, np.concatenate([Z, Z_test]))
+    if own:
+        make_room_for_legend(ax)
     return ax
 
 
@@ -254,9 +260,7 @@ def _apart(centres: np.ndarray, sizes: np.ndarray) -> np.ndarray | None:
     return None
 
 
-def _add_legend(
-    ax: Any, groups: Groups, used: np.ndarray, both: bool, Z: np.ndarray, own: bool
-) -> None:
+def _add_legend(ax: Any, groups: Groups, used: np.ndarray, both: bool, Z: np.ndarray) -> None:
     """Add a legend of classes that are not named elsewhere, and of filled and open markers."""
     from matplotlib.lines import Line2D
 
@@ -272,37 +276,25 @@ def _add_legend(
         entries += [("train", handle(DARK_GREY, "o")), ("test", handle(DARK_GREY, "o", False))]
     if not entries:
         return
-    named = len(used) == 0 or used[0] >= groups.n_classes
-    corner = _empty_corner(ax, Z) if named and Z.shape[1] == 2 else None
-    if corner:
-        where = {"loc": corner, "framealpha": 0.8}
-    else:
-        columns = -(-len(entries) // ROWS_OF_LEGEND)
-        where = {"loc": "upper left", "bbox_to_anchor": (1.1 if Z.shape[1] == 3 else 1.0, 1.0),
-                 "frameon": False, "ncols": columns}  # fmt: skip
-    legend = ax.legend(
-        [handle for _, handle in entries], ["" for _ in entries], fontsize="small",
-        handletextpad=0.3, columnspacing=1.0, **where,
-    )  # fmt: skip
-    # Set afterwards, because a name may start with "_" or contain "$".
-    for text, (name, _) in zip(legend.get_texts(), entries, strict=True):
-        text.set(text=name, parse_math=False)
-    if own and "bbox_to_anchor" in where:  # widen the figure instead of shrinking the axes
-        figure = ax.figure
-        width, height = figure.get_size_inches()
-        extra = legend.get_window_extent().width / figure.dpi
-        figure.set_size_inches(width + extra, height)
 
+    def draw(**where: Any) -> Any:
+        legend = ax.legend(
+            [handle for _, handle in entries], ["" for _ in entries], fontsize="small",
+            handletextpad=0.3, columnspacing=1.0, **where,
+        )  # fmt: skip
+        # Set afterwards, because a name may start with "_" or contain "$".
+        for text, (name, _) in zip(legend.get_texts(), entries, strict=True):
+            text.set(text=name, parse_math=False)
+        return legend
 
-def _empty_corner(ax: Any, Z: np.ndarray) -> str | None:
-    """Return a corner with room for a legend; None if there are samples in all of them."""
-    x, y = ax.transAxes.inverted().transform(ax.transData.transform(Z)).T
-    crowds = {
-        f"{'upper' if up else 'lower'} {'right' if right else 'left'}": int(
-            np.sum((x > 0.75 if right else x < 0.25) & (y > 0.8 if up else y < 0.2))
-        )
-        for up in (True, False)
-        for right in (True, False)
-    }
-    corner = min(crowds, key=lambda corner: crowds[corner])
-    return corner if crowds[corner] <= 0.005 * len(Z) else None
+    # In a corner if classes are named elsewhere and no sample is there, otherwise next to the axes.
+    if (len(used) == 0 or used[0] >= groups.n_classes) and Z.shape[1] == 2:
+        places = ax.transData.transform(Z)
+        for corner in ("upper right", "upper left", "lower right", "lower left"):
+            legend = draw(loc=corner, framealpha=0.8)
+            extent = legend.get_window_extent()
+            if not ((places >= extent.min) & (places <= extent.max)).all(axis=1).any():
+                return
+    left = 1.1 if Z.shape[1] == 3 else 1.0
+    columns = -(-len(entries) // ROWS_OF_LEGEND)
+    draw(loc="upper left", bbox_to_anchor=(left, 1.0), frameon=False, ncols=columns)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from itertools import takewhile
 from typing import Any, NamedTuple
@@ -11,14 +12,22 @@ import numpy as np
 from slce_xp._data.labels import Labels, as_labels
 from slce_xp._errors import naming
 
-# Okabe and Ito's colours without their pale yellow, and three darker ones: any two of them differ
-# in every kind of colour vision. Grey is reserved for samples without a class.
+# Okabe and Ito's colours without their pale yellow, and three darker ones: any two of the first ten
+# differ in every kind of colour vision. Each of the others is as far as possible, in OKLab, from
+# those before it, from white and from the greys, which are reserved for samples without a class.
 COLOURS = (
     "#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7",
     "#56B4E9", "#000000", "#882255", "#2211AA", "#664400",
+    "#AA00FF", "#00EE00", "#FF00CC", "#FF1166", "#5555FF",
+    "#77DD99", "#006600", "#7733AA", "#332255", "#AA88FF",
+    "#FF88FF", "#88AA00", "#FFAA99", "#BB2299", "#887711",
+    "#0000FF", "#660000", "#BB0011", "#CCBBFF", "#223322",
+    "#776699", "#0088FF", "#004488", "#AA7766", "#CCCC33",
+    "#CC55EE", "#007777", "#009900", "#6600DD", "#00DDDD",
 )  # fmt: skip
+PER_MARKER = 10  # classes that share a marker
 GREY, DARK_GREY = "#A8A8A8", "#555555"
-# Markers that can be filled or open, another one for every ten classes.
+# Markers that can be filled or open.
 MARKERS = "os^DvPXp<>h"
 SYMBOLS = (
     "circle", "square", "triangle-up", "diamond", "triangle-down", "cross",
@@ -26,7 +35,7 @@ SYMBOLS = (
 )  # fmt: skip
 SOLID_SYMBOLS = ("circle", "square", "diamond", "cross", "x")  # plotly has no others in 3-D
 
-MOST_NAMED = len(COLOURS) * len(MARKERS)  # with more classes, some look alike
+MOST_NAMED = PER_MARKER * len(MARKERS)  # more classes have no legend
 MOST_VECTORS = 5_000  # points drawn as vectors in a PDF or SVG; more are rasterized
 ROWS_OF_LEGEND = 25
 
@@ -50,7 +59,7 @@ class Groups(NamedTuple):
     def of(cls, classes: Any, *labels: Labels | None) -> Groups:
         """Return the groups of the given classes, or of the first labels that have classes."""
         found_in = (found.classes for found in labels if found is not None)
-        known = next((found for found in found_in if len(found)), np.array([]))
+        known = natural_order(next((found for found in found_in if len(found)), np.array([])))
         if classes is not None:  # in their own order
             found = as_labels(classes, len(classes), unlabeled="missing", in_part=True)
             known = found.classes[found.codes[found.codes < len(found.classes)]]
@@ -59,7 +68,7 @@ class Groups(NamedTuple):
             {label: code for code, label in enumerate(known)},
             [*_names(known), "no label", "other labels"],
             [*(COLOURS[j % len(COLOURS)] for j in range(n)), GREY, DARK_GREY],
-            [*(j // len(COLOURS) % len(MARKERS) for j in range(n)), 0, MARKERS.index("X")],
+            [*(j // PER_MARKER % len(MARKERS) for j in range(n)), 0, MARKERS.index("X")],
         )
 
     @property
@@ -81,6 +90,19 @@ def coded(y: Any, n_samples: int, name: str) -> Labels | None:
         return None if y is None else as_labels(y, n_samples, unlabeled="missing", in_part=True)
     except (TypeError, ValueError) as error:
         raise naming(name, type(error)(f"{name} cannot be drawn: {error}")) from error
+
+
+def natural_order(classes: np.ndarray) -> np.ndarray:
+    """Sort text as people do, with numbers in it by value: class 2 before class 10."""
+    if classes.dtype.kind not in "UTO" or not all(isinstance(c, str) for c in classes):
+        return classes
+
+    def key(name: str) -> list[tuple[int, int, str]]:
+        parts = re.split(r"(\d+)", name)
+        return [(0, int(p), p) if p.isdecimal() else (1, 0, p) for p in parts if p]
+
+    order = sorted(range(len(classes)), key=lambda i: key(str(classes[i])))
+    return classes[np.array(order, dtype=np.int64)]
 
 
 def strips(used: np.ndarray, *parts: tuple[np.ndarray, np.ndarray]) -> list[np.ndarray]:
@@ -126,6 +148,13 @@ def _alike(names: list[str]) -> int:
     return sum(1 for _ in takewhile(lambda letters: len(set(letters)) == 1, columns))
 
 
-def title(component: int) -> str:
-    """Return the axis title of a component."""
-    return f"component {component + 1}"
+def axis_title(component: int, shares: Any = None, between: str = " ") -> str:
+    """Return the axis title of a component, with the share of the loss that it removes."""
+    title = f"component {component + 1}"
+    if shares is None:
+        return title
+    share = float(shares[component])
+    use = "does not lower the loss"
+    if share > 0:
+        use = f"{100 * share:.1f} % of the loss" if share >= 0.0005 else "< 0.1 % of the loss"
+    return f"{title}{between}({use})"

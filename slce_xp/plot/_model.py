@@ -12,7 +12,7 @@ from slce_xp._errors import invalid
 from slce_xp._parameters import as_count
 from slce_xp.plot._axes import new_axes, new_grid
 from slce_xp.plot._given import as_components, as_model, feature_names
-from slce_xp.plot._looks import COLOURS, DARK_GREY, GREY, title
+from slce_xp.plot._looks import COLOURS, DARK_GREY, GREY, axis_title
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -172,7 +172,7 @@ def loadings(
         else:
             image = ax.imshow(row.reshape(shape), cmap="RdBu_r", vmin=-limit, vmax=limit)
             ax.set(xticks=[], yticks=[])
-        ax.set_title(title(i), size="medium")
+        ax.set_title(axis_title(i), size="medium")
     if own and shape is not None:
         panels[0].figure.colorbar(image, ax=list(panels), label="loading", shrink=0.8)
     return panels

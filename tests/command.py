@@ -1,0 +1,86 @@
+"""The command, run by tests in a process of its own or in theirs, and what it should write."""
+
+import contextlib
+import io
+import os
+import re
+import subprocess
+import sys
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import oracle
+
+import slce_xp
+from slce_xp.cli import main
+
+ROOT = Path(slce_xp.__file__).parents[1]
+
+
+def environment(*paths, **variables):
+    path = os.pathsep.join(map(str, (*paths, ROOT)))
+    buffered = {"PYTHONUNBUFFERED": ""}  # as for users, whatever the environment of the tests
+    return {**os.environ, "PYTHONPATH": path, "COLUMNS": "100", **buffered, **variables}
+
+
+def hooked(folder, code):
+    """The environment of a process that runs this code before anything else."""
+    (folder / "hook").mkdir()
+    (folder / "hook/sitecustomize.py").write_text(code)
+    return environment(folder / "hook", PYTHONDONTWRITEBYTECODE="1")
+
+
+def slce(folder, *arguments, options=(), **how):
+    """Run the command in a folder."""
+    how.setdefault("env", environment())
+    command = [sys.executable, *options, "-m", "slce_xp", *map(str, arguments)]
+    return subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, encoding="utf-8", timeout=120, **how
+    )
+
+
+def here(folder, *arguments):
+    """Run the command in this process, which saves the imports."""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.chdir(folder), redirect_stdout(out), redirect_stderr(err):
+        status = main(list(map(str, arguments)))
+    return SimpleNamespace(returncode=status, stdout=out.getvalue(), stderr=err.getvalue())
+
+
+def works(*arguments, run=slce, **how):
+    done = run(*arguments, **how)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def refused(folder, *arguments, run=slce, **how):
+    """Return the one-line message of a call that fails and leaves the folder unchanged."""
+    before = contents(folder)
+    done = run(folder, *arguments, **how)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert re.fullmatch(r"slce-xp: error: .+\n", done.stderr), done.stderr
+    assert contents(folder) == before
+    return done.stderr
+
+
+def contents(folder):
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def axes_of(X, y, k):
+    """Leading eigenvectors, in the sign that models have."""
+    axes = oracle.eigenpairs(X, y)[1][:k]
+    return axes * np.sign(axes[np.arange(k), np.abs(axes).argmax(axis=1)])[:, None]
+
+
+def embedding_of(X, y, k):
+    return (X - X.mean(axis=0)) @ axes_of(X, y, k).T
+
+
+def components_in(path):
+    import pandas
+
+    frame = pandas.read_csv(path)
+    return frame.filter(like="component_").to_numpy()
