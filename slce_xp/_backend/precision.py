@@ -7,6 +7,7 @@ import importlib
 import math
 import traceback
 from collections.abc import Iterator
+from functools import lru_cache
 from types import ModuleType
 from typing import Any
 
@@ -16,6 +17,7 @@ import numpy as np
 from slce_xp._backend.places import Array, Place, first_line, jax, place_of
 
 
+@lru_cache(maxsize=256)
 def dtype_name(dtype: object) -> str:
     """'float32' for any library's float32."""
     if isinstance(dtype, (type, np.dtype)):  # np.float32 is a class, not a dtype
