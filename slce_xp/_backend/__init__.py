@@ -45,6 +45,7 @@ from slce_xp._backend.transfer import (
     to_host,
     without_rows,
 )
+from slce_xp._backend.uploads import Uploads, copies_ahead, uploads_to
 
 __all__ = [
     "BACKENDS",
@@ -52,6 +53,7 @@ __all__ = [
     "Matrix",
     "Place",
     "Sparse",
+    "Uploads",
     "adds_in_sequence",
     "backend_argument",
     "backend_name",
@@ -61,6 +63,7 @@ __all__ = [
     "column_slices_are_views",
     "computing",
     "copied",
+    "copies_ahead",
     "describe_backend",
     "detached",
     "device_name",
@@ -89,6 +92,7 @@ __all__ = [
     "take_rows",
     "to_host",
     "traced_namespace",
+    "uploads_to",
     "without_rows",
     "working_dtype",
 ]
