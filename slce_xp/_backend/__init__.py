@@ -54,6 +54,7 @@ from slce_xp._backend.transfer import (
     to_host,
     without_rows,
 )
+from slce_xp._backend.uploads import Uploads, copies_ahead, uploads_to
 
 __all__ = [
     "BACKENDS",
@@ -61,7 +62,9 @@ __all__ = [
     "Matrix",
     "Place",
     "Sparse",
+    "Uploads",
     "accelerator_model",
+    "adds_in_sequence",
     "backend_argument",
     "backend_name",
     "byte_count",
@@ -70,6 +73,7 @@ __all__ = [
     "column_slices_are_views",
     "computing",
     "copied",
+    "copies_ahead",
     "describe_backend",
     "detached",
     "device_name",
@@ -102,6 +106,7 @@ __all__ = [
     "take_rows",
     "to_host",
     "traced_namespace",
+    "uploads_to",
     "without_rows",
     "working_dtype",
 ]
