@@ -30,8 +30,8 @@ from slce_xp.core import eigen, krylov
 from slce_xp.core.groups import Groups
 from slce_xp.core.operators import ScatterOperator
 from slce_xp.core.rows import Rows
-from slce_xp.core.solution import Costs, Request, Solution
-from slce_xp.core.solve import FORMS, finish, operator_of
+from slce_xp.core.solution import FORMS, Costs, Request, Solution
+from slce_xp.core.solve import finish, operator_of
 from slce_xp.core.sums import ONE_HOT_CLASSES
 
 # The largest X of which a copy may be made, to bring extreme units into the range of the dtype.

@@ -325,3 +325,10 @@ def test_blocks_are_whole_chunks_if_there_is_room():
     small = _plan.choose(problem, _plan.Limits(200_000_000), "krylov")
     assert small.read_rows < 1000
     assert small.most_bytes <= 200_000_000
+
+
+def test_plan_for_a_gpu_has_the_schedule_of_a_fit_on_one():
+    shape = {"n_samples": 100_000, "n_features": 20_000, "n_classes": 20, "dtype": "float32"}
+    on_gpu = slce_xp.plan(**shape, device="a100")
+    assert on_gpu.problem.accelerated
+    assert on_gpu.width > slce_xp.plan(**shape, device="cpu").width

@@ -12,11 +12,11 @@ from slce_xp._errors import invalid, naming
 from slce_xp._planning import profiles
 from slce_xp._planning.costs import Steps, flops_of, smaller_form
 from slce_xp._planning.memory import ROOM_FACTOR, Limits, Memory, memory_of
-from slce_xp._planning.problem import BLOCKS, CLUSTER, FORMS, ITEMSIZES, MEMORY, Problem
+from slce_xp._planning.problem import BLOCKS, CLUSTER, ITEMSIZES, MEMORY, Problem
 from slce_xp._planning.profile import Profile
 from slce_xp._planning.schedule import TYPICAL_PASSES, Schedule, basis_length, schedule_of
 from slce_xp._planning.sizes import format_bytes, format_seconds, parse_bytes
-from slce_xp.core.solution import Costs
+from slce_xp.core.solution import FORMS, Costs
 
 PATIENCE_BYTES = 5e12  # an hour or two of reading: recommend a cluster for more
 # An iteration must be predicted to be so many times faster than a dense form before it is tried. A
@@ -254,7 +254,10 @@ def plan(
         known = ", ".join(map(repr, profiles.PROFILES))
         raise invalid("device", f"device must be one of {known}; got {device!r}")
     profile = profiles.load() if device is None else profiles.PROFILES[device]
-    problem = Problem(n, d, n_classes, k, dtype, stored, where, by_rows=where != MEMORY)
+    is_gpu = device not in (None, "cpu")
+    problem = Problem(
+        n, d, n_classes, k, dtype, stored, where, by_rows=where != MEMORY, accelerated=is_gpu
+    )
     limits = Limits(parse_bytes(max_memory))
     machine = parse_bytes(machine_memory, "machine_memory")
     advice = "" if machine is None else _advice(problem, limits, machine, profile)
@@ -269,7 +272,7 @@ def _advice(problem: Problem, limits: Limits, machine: int, profile: Profile) ->
         inside = choose(replace(problem, where=MEMORY, by_rows=False), limits, "auto", profile)
         if size + inside.most_bytes <= machine:
             return (
-                f"memory: X and all beside it take {format_bytes(size + inside.most_bytes)} of "
+                f"memory: X and the fit take {format_bytes(size + inside.most_bytes)} of "
                 f"{format_bytes(machine)}"
             )
     except MemoryError:

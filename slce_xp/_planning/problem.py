@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 ITEMSIZES = {"float32": 4, "float64": 8}
-FORMS = ("scatter", "gram", "krylov")
 # Where X is: in memory, read in blocks of rows, or in chunks on a cluster.
 MEMORY, BLOCKS, CLUSTER = "memory", "blocks", "cluster"
 

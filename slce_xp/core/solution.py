@@ -12,6 +12,8 @@ import numpy as np
 
 from slce_xp._backend import Array
 
+FORMS = ("scatter", "gram", "krylov")
+
 
 class Costs(NamedTuple):
     """Predicted seconds of the steps of a solve, by which the engine turns to the next kind.

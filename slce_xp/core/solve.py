@@ -15,9 +15,8 @@ from slce_xp.core.groups import Groups
 from slce_xp.core.moments import moments_of
 from slce_xp.core.operators import CentroidOperator
 from slce_xp.core.rows import Rows, open_array
-from slce_xp.core.solution import Request, Solution
+from slce_xp.core.solution import FORMS, Request, Solution
 
-FORMS = ("scatter", "gram", "krylov")
 # "auto" forms the smaller of the d × d and n × n matrices up to this size.
 LARGEST_FORMED = 2000
 
@@ -49,8 +48,8 @@ class Eigenpairs(NamedTuple):
         ‖M a − μ a‖ / ‖M‖ of the matrix-free form; None for the others, whose residuals are
         rounding.
     converged : bool
-        True if `angle_bound` is within `tol`, or residuals are rounding if that is zero, and no
-        eigenpair was missed.
+        True if `angle_bound` is within `tol`, or residuals are rounding in float32 by default,
+        and no eigenpair was missed.
     """
 
     values: Array
@@ -104,8 +103,8 @@ def eigenpairs(
     unlabeled_weight : float
         λ, from 0 to 1e15.
     tol : float, optional
-        Angle to the exact subspace, in radians, at which the matrix-free form stops: 1e-6 in
-        float64 by default. 0, the default in float32, goes on until residuals are rounding.
+        Angle to the exact subspace, in radians, at which the matrix-free form stops. By default
+        1e-6 in float64; in float32 it goes on until residuals are rounding.
     max_iter : int
         Passes over X that the matrix-free form may take.
     seed : int
