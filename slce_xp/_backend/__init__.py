@@ -64,7 +64,6 @@ __all__ = [
     "Sparse",
     "Uploads",
     "accelerator_model",
-    "adds_in_sequence",
     "backend_argument",
     "backend_name",
     "byte_count",
