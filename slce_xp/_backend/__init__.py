@@ -39,6 +39,7 @@ from slce_xp._backend.sparse import (
     copied,
     draw_sparse,
     join_rows,
+    sums_of_runs,
     take_rows,
 )
 from slce_xp._backend.tracing import call_traced, is_traced, register_pytree, traced_namespace
@@ -102,6 +103,7 @@ __all__ = [
     "register_pytree",
     "row_slices_are_views",
     "solve_upper",
+    "sums_of_runs",
     "take_rows",
     "to_host",
     "traced_namespace",

@@ -268,6 +268,15 @@ class DenseRows(BlockRows):
             index = xp.take(self._kept_index, index)
         return xp.astype(xp.take(self._x, index, axis=0), self.dtype, copy=False)
 
+    def sum_runs(
+        self, order: np.ndarray, starts: np.ndarray, weights: np.ndarray | None
+    ) -> Array | None:
+        """Sum runs of rows in a given order, if the library can do so without gathering them."""
+        if self._x.dtype != self.dtype:
+            return None
+        order = order if self._kept is None else self._kept[order]
+        return _backend.sums_of_runs(self._x, order, starts, weights)
+
     def columns(self, index: slice) -> Array:
         """The columns of a slice, as floats."""
         columns = self._x if index == slice(0, self.d) else self._x[:, index]
