@@ -82,7 +82,7 @@ class Rows(ABC):
         self.progress = progress or Progress()
         self.row_numbers = row_numbers
         self._itemsize = int(place.xp.finfo(dtype).bits) // 8
-        on_accelerator = _backend.accelerator_model(place) is not None
+        on_accelerator = self.in_memory and _backend.accelerator_model(place) is not None
         self._block_bytes = block_bytes(self.n, self.d, self._itemsize, on_accelerator)
 
     @abstractmethod
