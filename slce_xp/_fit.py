@@ -219,6 +219,7 @@ def fit(
             wide_passes=plan.wide_passes,
             form=plan.form,
             costs=_costs(plan, dense, solver),
+            rows=plan.schedule.rows(plan.problem, plan.form),
             max_rows=_plan.most_rows(plan, limits),
             positive_only=n_components == "positive",
             fill=dense is None,

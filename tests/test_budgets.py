@@ -14,6 +14,7 @@ import slce_xp
 from slce_xp import _backend
 from slce_xp._planning import plan as _plan
 from slce_xp._planning.sizes import format_bytes
+from slce_xp.core import krylov
 
 DEVICES = [
     "torch-device",
@@ -35,14 +36,12 @@ def test_host_reads_of_a_fit(xp, dtype, solver, size, n_classes):
     X, y = samples(*size, n_classes, dtype)
     x, on_device = xp.array(X), xp.array(y)
     with metered(xp) as found:
-        model = fit(x, y, solver)
+        model = fit(x, y, solver, krylov.FLOOR_EPS)
     assert model.solver == solver
     expected = FIT_READS[solver] + model.passes
-    # Vectors of samples in single precision are measured on X.
-    expected += solver == "krylov" and dtype == "float32" and size == (200, 500)
     assert found.reads == expected
     with metered(xp) as found:
-        fit(x, on_device, solver)
+        fit(x, on_device, solver, krylov.FLOOR_EPS)
     assert found.reads == expected + 1
 
 

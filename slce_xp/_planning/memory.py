@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 from slce_xp._planning.problem import BLOCKS, MEMORY, Problem
 from slce_xp._planning.schedule import TYPICAL_PASSES, Schedule, basis_length
-from slce_xp.core.krylov import CAPACITY
 from slce_xp.core.rows import LARGEST_BLOCK, block_bytes
 from slce_xp.core.sums import ONE_HOT_CLASSES, PIECE_ROWS
 
@@ -88,7 +87,7 @@ def memory_of(form: str, problem: Problem, schedule: Schedule, limits: Limits) -
     if problem.stored is not None and not problem.by_rows:
         # A pass by rows makes products of either length; the one over features is a sum of terms.
         peak += width * (n if n >= d else 2 * d) * item
-    block = 0 if form == "gram" else _block_of(problem)  # it has one already
+    block = 0 if form == "gram" else block_bytes(n, d, item)  # it has one already
     # Codes of labels, sorted by class, and T of the Krylov space with its eigenvectors.
     host = (2 + problem.sample_vectors) * 8 * n + 6 * 8 * rows * rows
     if problem.where == MEMORY:
@@ -128,12 +127,6 @@ def _block_rows(
     return read_rows, panel_rows, read_rows * cost + panel_rows * held
 
 
-def _block_of(problem: Problem) -> int:
-    """Bytes of a block of an X in memory."""
-    in_place = problem.accelerated and problem.where == MEMORY
-    return block_bytes(problem.n, problem.d, problem.itemsize, in_place)
-
-
 def _share(most: int, share: int, limits: Limits) -> int:
     allowed = [size // share for size in limits if size is not None]
     return max(1, min(most, *allowed)) if allowed else most
@@ -142,7 +135,7 @@ def _share(most: int, share: int, limits: Limits) -> int:
 def _peak(form: str, problem: Problem, schedule: Schedule) -> int:
     """The peak of bytes on the device."""
     n, d, n_classes, k, item = problem.n, problem.d, problem.n_classes, problem.k, problem.itemsize
-    block = _block_of(problem) // item
+    block = block_bytes(n, d, item) // item
     codes = 8 * n // item
     sums = n_classes * d
     few = n_classes <= ONE_HOT_CLASSES
@@ -150,7 +143,8 @@ def _peak(form: str, problem: Problem, schedule: Schedule) -> int:
     hot = n_classes * (item + 1) // item  # one-hot rows and a mask of bytes
     # Pieces of a block that is read; pieces of X in memory are smaller than a block of it.
     piece = 2 * min(PIECE_ROWS, n, block // d) ** 2 if problem.where == BLOCKS else 0
-    adding = min(block, hot * n) + codes + 2 * sums if few else block + piece + 4 * sums
+    gathered = min(block, 2 * PIECE_ROWS * d)
+    adding = min(block, hot * n) + codes + 2 * sums if few else gathered + piece + 4 * sums
     if problem.stored is not None:
         adding += block  # products copy what they multiply
     # At the end: sums, B and centroids, components and temporaries of the sign rule.
@@ -195,14 +189,14 @@ def _spaces(form: str, problem: Problem, schedule: Schedule) -> list[int]:
     if not width:
         return []
     n, d, item = problem.n, problem.d, problem.itemsize
-    block = _block_of(problem) // item
+    block = block_bytes(n, d, item) // item
     wide = min(schedule.wide_passes, TYPICAL_PASSES)
     few = min(problem.n_classes, width)
-    # In the end there is a pool of other rows, too.
-    ending = schedule.rows(problem, form) + 3 * (width - few)
+    # All are allocated at once, with a pool of other rows.
+    ending = schedule.rows(problem, form) + width
     numbers = []
     for space, hand in [(wide * width, width), (ending, few)]:
-        space, hand = min(max(space, CAPACITY * width), length), min(hand, length)
+        space, hand = min(max(space, ending), length), min(hand, length)
         product = min(block, hand * max(n, d)) + 3 * hand * length
         numbers.append(space * length + max(product, PASS_COPIES * hand * length))
     return numbers

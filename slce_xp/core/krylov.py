@@ -48,8 +48,6 @@ FLOOR_EPS = 32.0
 RITZ_GROWTH = 1.3
 # Once residuals are rounding, the angle may exceed the tolerance by this factor.
 ROUNDING_SLACK = 10.0
-# Rows of the space to allocate at first, in start blocks.
-CAPACITY = 4
 
 
 def solve(operator: CentroidOperator, request: Request) -> Solution:
@@ -68,7 +66,7 @@ def solve(operator: CentroidOperator, request: Request) -> Solution:
     if not operator.is_supervised:
         # Eigenvectors may be anywhere: as many random rows as there may be equal eigenvalues.
         width = max(width, operator.n_classes + min(request.k, MOST_RANDOM) + RANDOM_ROWS)
-    space = KrylovSpace(side.apply, side.start(width), side.classes, CAPACITY * width)
+    space = KrylovSpace(side.apply, side.start(width), side.classes, request.rows + width)
     counter = Counter(operator, request.k)
     meter = _Meter(request)
     if meter.is_formed:

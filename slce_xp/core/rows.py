@@ -25,8 +25,6 @@ from slce_xp.core.eigen import add, gram_of
 # small share of X.
 BLOCK_SHARE = 48
 LEAST_BLOCK, LARGEST_BLOCK = 2**18, 2**24
-# The share and the largest block on a GPU, where each operation has to be started from the host.
-ACCELERATOR_BLOCKS = (3, 2**28)
 # Blocks whose sums are added up before they join the others, in single precision.
 BLOCKS_PER_SUM = 32
 
@@ -82,8 +80,7 @@ class Rows(ABC):
         self.progress = progress or Progress()
         self.row_numbers = row_numbers
         self._itemsize = int(place.xp.finfo(dtype).bits) // 8
-        on_accelerator = self.in_memory and _backend.accelerator_model(place) is not None
-        self._block_bytes = block_bytes(self.n, self.d, self._itemsize, on_accelerator)
+        self._block_bytes = block_bytes(self.n, self.d, self._itemsize)
 
     @abstractmethod
     def sum_rows(self, term: Term, made: int) -> tuple[Array, ...]:
@@ -174,7 +171,9 @@ class BlockRows(Rows):
         totals: tuple[Array, ...] = ()
         part: tuple[Array, ...] = ()
         with self.reading(made) as blocks:
-            for count, (block, rows) in enumerate(blocks, 1):
+            count = 0
+            for block, rows in blocks:  # `enumerate` would keep a block while the next is made
+                count += 1  # noqa: SIM113
                 terms = term(block, rows)
                 del rows  # before the next block is made, not after
                 part = _added(part, terms)
@@ -441,10 +440,9 @@ def open_array(
     return (SparseRows if isinstance(x, Sparse) else DenseRows)(x, dtype, progress, kept)
 
 
-def block_bytes(n: int, d: int, itemsize: int, on_accelerator: bool = False) -> int:
+def block_bytes(n: int, d: int, itemsize: int) -> int:
     """Bytes that a pass over X may allocate at a time."""
-    share, largest = ACCELERATOR_BLOCKS if on_accelerator else (BLOCK_SHARE, LARGEST_BLOCK)
-    return min(max(n * d * itemsize // share, LEAST_BLOCK), largest)
+    return min(max(n * d * itemsize // BLOCK_SHARE, LEAST_BLOCK), LARGEST_BLOCK)
 
 
 def first_not_finite(rows: Array) -> tuple[int, int, float] | None:

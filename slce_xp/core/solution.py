@@ -64,8 +64,8 @@ class Request:
     form : {"krylov", "scatter", "gram"}
         Whether an iteration starts with passes over X, or with a formed C: S_t or G.
     costs : Costs
-    max_rows : int
-        Rows of its Krylov space that memory has room for.
+    rows, max_rows : int
+        Rows of its Krylov space that are allocated at first, and that memory has room for.
     positive_only : bool
         Whether fewer than k eigenpairs will do, if no more eigenvalues are positive.
     fill : bool
@@ -81,6 +81,7 @@ class Request:
     wide_passes: int = 0
     form: str = "krylov"
     costs: Costs = field(default_factory=Costs)
+    rows: int = 0
     max_rows: int = sys.maxsize
     positive_only: bool = False
     fill: bool = False
