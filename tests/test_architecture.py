@@ -91,7 +91,7 @@ def test_imports_point_one_way(path):
             assert room_of(other) <= own, f"{path.name} imports {name}"
 
 
-def test_no_module_imports_itself_in_a_circle():
+def test_no_circular_imports():
     edges = {
         module_name(path): {
             name.removeprefix("slce_xp").removeprefix(".")
@@ -151,7 +151,7 @@ def test_only_one_function_reads_from_a_device(path):
     assert not names & {"cpu", "numpy", "item", "tolist"}
 
 
-def test_all_is_the_truth():
+def test_dunder_all_matches_public_names():
     public = {name for name in vars(slce_xp) if not name.startswith("_")}
     modules = {module.name for module in pkgutil.iter_modules(slce_xp.__path__)}
     assert (public - modules) | {"SLCE"} == set(slce_xp.__all__)  # SLCE comes when asked for
@@ -162,7 +162,7 @@ def test_all_is_the_truth():
 
 
 @pytest.mark.parametrize("path", FILES, ids=ids(FILES))
-def test_every_file_and_public_function_says_what_it_is_for(path):
+def test_every_file_and_public_function_has_a_docstring(path):
     if module_name(path) == "_data.dask_rows":
         pytest.importorskip("dask")
     module = importlib.import_module(f"slce_xp.{module_name(path)}".rstrip("."))

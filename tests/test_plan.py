@@ -26,14 +26,14 @@ SQUARE = [(6_000, 6_000, 10), (20_000, 20_000, 50), (100_000, 20_000, 20), (4_18
     ("form", "shape"),
     [("scatter", s) for s in TALL] + [("gram", s) for s in WIDE] + [("krylov", s) for s in SQUARE],
 )
-def test_the_shape_decides_the_form(form, shape):
+def test_form_depends_on_shape(form, shape):
     plan = slce_xp.plan(*shape)
     assert plan.form == form
     assert plan.width > 0 or form != "krylov"
     assert plan.n_components == min(shape[2] - 1, shape[1])
 
 
-def test_a_plan_is_pure_and_frozen():
+def test_plan_is_deterministic_and_frozen():
     first, second = slce_xp.plan(6000, 6000, 10), slce_xp.plan(6000, 6000, 10)
     assert first == second
     assert hash(first) == hash(second)
@@ -42,7 +42,7 @@ def test_a_plan_is_pure_and_frozen():
 
 
 @pytest.mark.parametrize("shape", [TALL[0], WIDE[0], SQUARE[0]])
-def test_a_plan_prints_its_cost_and_reason(shape):
+def test_plan_prints_its_cost_and_reason(shape):
     plan = slce_xp.plan(*shape, dtype="float32")
     text = str(plan)
     for part in [plan.form, plan.reason, f"{plan.flops:.2g} flops", f"about {plan.passes} pass"]:
@@ -60,13 +60,13 @@ def test_float32_takes_about_half_the_memory(shape):
 
 @pytest.mark.parametrize("shape", SQUARE)
 @pytest.mark.parametrize("extra", [0, 1, 100])
-def test_components_beyond_the_positive_ones_are_never_left_to_krylov(shape, extra):
+def test_components_beyond_the_positive_ones_use_a_dense_form(shape, extra):
     assert slce_xp.plan(*shape, shape[2] - 1).form == "krylov"
     assert slce_xp.plan(*shape, shape[2] + extra).form != "krylov"
 
 
 @pytest.mark.parametrize("n_classes", [1_501, 3_000, 6_000])
-def test_very_many_classes_are_never_left_to_krylov(n_classes):
+def test_very_many_classes_use_a_dense_form(n_classes):
     assert slce_xp.plan(6_000, 6_000, n_classes).form != "krylov"
 
 
@@ -125,7 +125,7 @@ def test_sizes_are_parsed(text, size):
         np.inf,
     ],
 )
-def test_invalid_sizes_are_refused(size):
+def test_invalid_sizes_raise(size):
     with pytest.raises(ValueError, match=r"^max_memory must be a positive .*; got"):
         slce_xp.plan(600, 60, 3, max_memory=size)
     with pytest.raises(ValueError, match=r"^max_memory must be a positive"):
@@ -133,7 +133,7 @@ def test_invalid_sizes_are_refused(size):
 
 
 @pytest.mark.parametrize("shape", [(801, 20_531, 5), (30_000, 1_000, 3), (1_000, 60_000, 3)])
-def test_less_memory_steers_to_a_smaller_form(shape):
+def test_less_memory_selects_a_smaller_form(shape):
     free = slce_xp.plan(*shape)
     assert free.form != "krylov"
     problem = _plan.Problem(*shape, shape[2] - 1, "float64")
@@ -146,7 +146,7 @@ def test_less_memory_steers_to_a_smaller_form(shape):
 
 
 @pytest.mark.parametrize("solver", ["auto", "scatter", "gram", "krylov"])
-def test_too_little_memory_is_refused_before_any_work(monkeypatch, solver):
+def test_too_little_memory_raises_before_any_work(monkeypatch, solver):
     touched = []
     monkeypatch.setattr(_backend, "move", lambda x, place: touched.append(x.shape) or x)
     X = np.full((300, 200), np.nan)  # a pass over X would complain about that instead
@@ -212,7 +212,7 @@ MEASURED = [
 
 @pytest.mark.parametrize("kind", ["float64", "float32", "far", "uint8"])
 @pytest.mark.parametrize(("solver", "n", "d", "n_classes"), MEASURED)
-def test_a_fit_stays_within_its_plan_which_is_realistic(solver, n, d, n_classes, kind):
+def test_fit_memory_agrees_with_its_plan(solver, n, d, n_classes, kind):
     dtype = "float64" if kind == "far" else kind
     X, y = data(n, d, n_classes, dtype, 1e6 if kind == "far" else 0.0)
     peak, plan = peak_and_plan(X, y, solver=solver)
@@ -274,12 +274,12 @@ def test_sizes_must_be_positive_integers(name, value, error):
         ((100, 20, 4, None, ["float64"]), "dtype must be one of"),
     ],
 )
-def test_values_out_of_range_are_refused(arguments, message):
+def test_values_out_of_range_raise(arguments, message):
     with pytest.raises((ValueError, TypeError), match=f"^{message}"):
         slce_xp.plan(*arguments)
 
 
-def test_numpy_integers_and_dtypes_are_fine():
+def test_numpy_integers_and_dtypes_are_accepted():
     plan = slce_xp.plan(np.int64(100), np.int32(20), np.uint8(4))
     assert plan == slce_xp.plan(100, 20, 4)
     assert type(plan.n_samples) is int
@@ -287,7 +287,7 @@ def test_numpy_integers_and_dtypes_are_fine():
 
 @pytest.mark.parametrize("where", ["memory", "blocks", "cluster"])
 @pytest.mark.parametrize("shape", [(1000, 20, 3), (5000, 300, 80)])
-def test_the_memory_named_by_an_error_suffices(where, shape):
+def test_memory_named_in_the_error_suffices(where, shape):
     with pytest.raises(MemoryError) as refused:
         slce_xp.plan(*shape, where=where, max_memory=1)
     needed = re.findall(r"([0-9.]+ [kMG]?B) \(", str(refused.value))
@@ -305,7 +305,7 @@ def test_advice_does_not_raise_if_memory_is_too_small():
 
 
 @pytest.mark.parametrize("shape", [(100, 5000, 3), (3000, 200, 5), (500_000, 30, 2)])
-def test_more_memory_is_never_refused_if_less_was_accepted(shape):
+def test_more_memory_never_raises_if_less_was_accepted(shape):
     accepted = False
     for memory in np.geomspace(10**5, 10**8, 300).astype(int):
         try:
