@@ -331,7 +331,7 @@ def test_excluded_genes_take_no_memory(backed, monkeypatch):
 
 @pytest.mark.parametrize("layer", ["dense", "csc"])
 def test_layer_of_backed_adata_is_read_into_memory(backed, layer):
-    adata = cells(sp.csc_matrix(COUNTS))  # which is not used
+    adata = cells(sp.csc_matrix(COUNTS))  # not used
     adata.layers["dense"], adata.layers["csc"] = X, sp.csc_matrix(X)
     there = backed(adata)
     slce(there, layer=layer)

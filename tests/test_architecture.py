@@ -1,4 +1,4 @@
-"""The shape of the house: who may import whom, and who may name an array library."""
+"""Rules on imports between packages, and on which of them may name array libraries."""
 
 import ast
 import importlib
@@ -100,7 +100,7 @@ def test_no_circular_imports():
         }
         for path in FILES
     }
-    # A package imports its own modules; they need it for nothing but their names.
+    # A package imports its own modules; they import it only by name.
     done = set()
     while len(done) < len(edges):
         ready = {
@@ -143,7 +143,7 @@ def test_every_creation_call_passes_a_device(path):
 
 @pytest.mark.parametrize("path", FILES, ids=ids(FILES))
 def test_only_one_function_reads_from_a_device(path):
-    """`.get()`, `.cpu()`, `.numpy()`, `.item()` and `.tolist()` wait for a device unseen."""
+    """`.get()`, `.cpu()`, `.numpy()`, `.item()` and `.tolist()` wait for a device, uncounted."""
     if is_backend(path):
         return
     calls = [node for node in ast.walk(tree_of(path)) if isinstance(node, ast.Call)]
@@ -154,7 +154,7 @@ def test_only_one_function_reads_from_a_device(path):
 def test_dunder_all_matches_public_names():
     public = {name for name in vars(slce_xp) if not name.startswith("_")}
     modules = {module.name for module in pkgutil.iter_modules(slce_xp.__path__)}
-    assert (public - modules) | {"SLCE"} == set(slce_xp.__all__)  # SLCE comes when asked for
+    assert (public - modules) | {"SLCE"} == set(slce_xp.__all__)  # SLCE is imported lazily
     assert len(slce_xp.__all__) == len(set(slce_xp.__all__))
     assert set(slce_xp.__all__) <= set(dir(slce_xp))
     for name in slce_xp.__all__:

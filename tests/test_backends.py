@@ -1,4 +1,4 @@
-"""Where a fit is computed: follow X, move once when asked, and never fall back."""
+"""Where a fit runs: on the device of X, or moved once on request; never a silent fallback."""
 
 import subprocess
 import sys
@@ -56,7 +56,7 @@ def test_backend_name_and_device_move_x(label, device):
     with make_backend(label) as there:
         model = slce_xp.fit(X, CODES, backend=there.name, device=device)
         check_lives(model, there, "float64")
-        if there.device is not None:  # the library's own object says the same
+        if there.device is not None:  # the library's device object is equivalent
             model = slce_xp.fit(X, CODES, backend=there.name, device=there.device)
             check_lives(model, there, "float64")
 
@@ -86,7 +86,7 @@ def test_x_is_moved_once(monkeypatch, label, transfers, solver):
     with make_backend(label) as there:
         slce_xp.fit(samples, y, backend=there.name, device=there.device, solver=solver)
     assert sum(size >= samples.size for size in moved) == transfers
-    if there.books:  # the device itself says the same
+    if there.books:  # the device has counted the same
         assert samples.nbytes <= there.books.h2d_bytes < 2 * samples.nbytes
 
 
@@ -157,7 +157,7 @@ def test_float64_on_a_device_without_it_raises():
         check_lives(slce_xp.fit(X.astype(np.float32), CODES, **options), there, "float32")
 
 
-# ---------------------------------------------------------------- what is not there
+# ---------------------------------------------------------------- missing libraries and devices
 
 
 def test_x_and_a_device_that_disagree_raise(xp):
@@ -288,5 +288,5 @@ def test_import_is_fast():
         "import time, numpy; start = time.perf_counter(); import slce_xp; "
         "print(time.perf_counter() - start)"
     )
-    # The quickest of three: a busy machine is no reason to fail.
+    # The fastest of three, so that a busy machine does not fail the test.
     assert min(float(run_python(code)[0]) for _ in range(3)) < 0.5

@@ -1,4 +1,4 @@
-"""partial_fit and merge: batches in any order are as good as all samples at once."""
+"""partial_fit and merge: batches in any order give the result of all samples at once."""
 
 import pickle
 import tracemalloc
@@ -75,7 +75,7 @@ def test_batches_of_any_size_and_order(size):
 
 @pytest.mark.parametrize("offset", [1e6, 1e9])
 def test_accuracy_far_from_the_origin(offset):
-    far = X + offset  # exact to 1e-7 at 1e9: what the data are, not what we make of them
+    far = X + offset  # the data themselves are rounded to 1e-7 at 1e9
     exact = far - far.mean(axis=0)
     reference = slce_xp.fit(exact, Y)
     slce = in_batches(SLCE(), far.__getitem__, Y, 23)
@@ -84,7 +84,7 @@ def test_accuracy_far_from_the_origin(offset):
 
 
 def test_batches_with_distant_means():
-    # About any one shift the second moment would lose these batches' spread.
+    # A second moment about a common shift would lose the spread of these batches.
     rng = np.random.default_rng(3)
     far = X + 1e7 * np.repeat(rng.normal(size=(3, 12)), 100, axis=0)
     labels = np.repeat([0, 1, 2], 100)
@@ -94,14 +94,14 @@ def test_batches_with_distant_means():
 
 
 def test_float32_batches_are_accumulated_in_float64():
-    # Thousands of terms of one size: in single precision they would drift.
+    # Thousands of terms of equal size: a float32 sum would drift.
     rng = np.random.default_rng(5)
     x = (rng.normal(size=(20_000, 3)) + np.array([0.0, 1.0, 3.0])).astype(np.float32)
     y = rng.integers(0, 2, 20_000)
     x[:, 0] += 2 * y
     slce = in_batches(SLCE(), x.__getitem__, y, 10)
     reference = slce_xp.fit(x.astype(np.float64), y)
-    # Within a fraction of what one rounding of the scatter would be.
+    # Within a fraction of one rounding of the scatter in float32.
     scatter = float(np.square(x - x.mean(axis=0), dtype=np.float64).sum())
     bound = 0.1 * np.finfo(np.float32).eps * scatter
     np.testing.assert_allclose(slce.eigenvalues_, reference.eigenvalues, rtol=0, atol=bound)
@@ -113,7 +113,7 @@ def test_weights_and_samples_without_a_label():
     weights = rng.gamma(1.0, size=len(Y))
     weights[::9] = 0.0
     y = np.where(rng.random(len(Y)) < 0.3, "?", Y)
-    y[:40] = "?"  # a batch of none but these
+    y[:40] = "?"  # a batch without labels
     options = {"unlabeled": "?", "unlabeled_weight": 0.4, "class_weight": {"bee": 3.0}}
     reference = slce_xp.fit(X, y, sample_weight=weights, **options)
     slce = in_batches(SLCE(**options), X.__getitem__, y, 40, sample_weight=weights)
@@ -124,7 +124,7 @@ def test_weights_and_samples_without_a_label():
 
 def test_single_samples_with_weights_of_zero_among_them():
     weights = np.random.default_rng(4).integers(0, 3, len(Y)).astype(float)
-    weights[:2] = 0.0  # the first batches of all count nothing
+    weights[:2] = 0.0  # the first batches have zero weight
     slce = in_batches(SLCE(), X.__getitem__, Y, 1, sample_weight=weights)
     reference = slce_xp.fit(X, Y, sample_weight=weights)
     np.testing.assert_allclose(slce.components_, reference.components, atol=1e-11)
@@ -209,7 +209,7 @@ def test_unlabelled_batch_does_not_fix_the_kind_of_labels():
     assert slce.classes_.dtype == CODES.dtype
 
 
-# ---------------------------------------------------------------- stop, go on, merge
+# ---------------------------------------------------------------- pickle, resume, merge
 
 
 def test_pickled_estimator_resumes():
@@ -321,7 +321,7 @@ def test_solve_on_another_backend_returns_to_the_first():
 
 
 def test_too_little_memory_raises_before_any_work():
-    broken = np.full((50, 3000), np.nan)  # any look at it would complain
+    broken = np.full((50, 3000), np.nan)  # reading a value would raise
     with pytest.raises(MemoryError, match=r"d × d matrices.*144 MB for d = 3000.*mmap_mode"):
         SLCE(max_memory="100MB").partial_fit(broken, np.arange(50) % 2)
     with pytest.raises(MemoryError, match=r"d × d matrices.*scatter"):
@@ -333,7 +333,7 @@ def test_batches_and_solve_stay_within_max_memory(dtype):
     d, codes = 400, np.arange(150) % 3
     rows = np.random.default_rng(0).standard_normal((150, d)).astype(dtype)
     allowed = 10**6
-    while True:  # the least that is not refused
+    while True:  # the smallest limit that is accepted
         try:
             SLCE(max_memory=allowed).partial_fit(rows, codes)
             break
@@ -426,7 +426,7 @@ def test_pipeline_of_batches():
     "kinds", [(int, str), (str, int), (bool, str), ("S2", str), (int, "m8[s]")]
 )
 def test_labels_of_two_kinds_raise_instead_of_becoming_text(kinds):
-    # As text "10" comes before "2".
+    # As text, "10" sorts before "2".
     labels = np.array([2, 10])[CODES % 2]
     slce = SLCE().partial_fit(X[:100], labels[:100].astype(kinds[0]))
     before = pickle.dumps(slce)

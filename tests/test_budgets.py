@@ -1,4 +1,4 @@
-"""Budgets on a device: host reads to the number, bytes to the plan, and memory that is refused."""
+"""Budgets on a device: exact host reads, bytes as planned, and errors if memory is short."""
 
 import gc
 import pathlib
@@ -67,7 +67,7 @@ def test_uploads_of_a_fit(solver, n_classes, weighted):
         xp.books.reset()
         model = fit(x, y, solver, sample_weight=weights)
         uploads = len(xp.books.uploads)
-    # As many as pieces of rows in class order would be hundreds.
+    # One per piece of rows in class order would be hundreds.
     assert 0 < uploads <= FIT_UPLOADS[solver] + 2 * model.passes + 8 * weighted
 
 
@@ -141,23 +141,23 @@ def test_device_agrees_with_host_including_signs(xp, dtype, solver):
     X, y = oracle.blobs(300, 120, 5, seed=21, separation=4.0)
     X = X.astype(dtype)
     there, here = slce_xp.fit(xp.array(X), y, solver=solver), slce_xp.fit(X, y, solver=solver)
-    atol = {"float32": 1e-3, "float64": 1e-8}[dtype]  # the angles that the core promises
+    atol = {"float32": 1e-3, "float64": 1e-8}[dtype]  # documented accuracy
     np.testing.assert_allclose(xp.numpy(there.components), here.components, atol=atol)
     np.testing.assert_allclose(xp.numpy(there.eigenvalues), here.eigenvalues, rtol=atol)
 
 
-# ---------------------------------------------------------------- memory that is not there
+# ---------------------------------------------------------------- too little memory
 
 
 def limit_room(xp, monkeypatch, size):
-    """Leave `size` bytes on the device beside what it holds."""
+    """Leave `size` free bytes on the device."""
     if xp.label == "torch-device":
         xp.books.capacity = xp.books.live_bytes + size
         return lambda: setattr(xp.books, "capacity", None)
     if xp.label == "cupy":
         import cupy
 
-        gc.collect()  # what tests before this one left would be freed on the way
+        gc.collect()  # free what earlier tests left behind
         pool = cupy.get_default_memory_pool()
         pool.free_all_blocks()
         before = pool.get_limit()
@@ -189,10 +189,10 @@ def test_less_device_memory_selects_a_smaller_form(xp, monkeypatch):
 @pytest.mark.parametrize("moved", [False, True], ids=["there", "to be moved"])
 def test_fit_without_device_memory_raises_before_any_work(xp, monkeypatch, solver, moved):
     X, y = samples(900, 700, 5)
-    X[:] = np.nan  # any look at it would complain
+    X[:] = np.nan  # reading a value would raise
     x = X if moved else xp.array(X)
     options = {"backend": xp.name, "device": xp.device} if moved else {}
-    # Under half of what the leanest form needs, X in blocks or not.
+    # Less than half of what the smallest form needs, with X in blocks or not.
     give_back = limit_room(xp, monkeypatch, 200_000)
     try:
         with metered(xp) as found, pytest.raises(MemoryError) as error:
@@ -225,16 +225,16 @@ def test_out_of_memory_error_of_a_library_becomes_memory_error(xp, monkeypatch, 
     x = xp.array(X)
     before = xp.books.live_bytes if xp.books else 0
     give_back = limit_room(xp, monkeypatch, 300_000)
-    monkeypatch.setattr(_backend, "free_bytes", lambda place: None)  # as if nobody could know
+    monkeypatch.setattr(_backend, "free_bytes", lambda place: None)  # unknown
     try:
         with pytest.raises(MemoryError, match=r"ran out of memory \(.*use float32") as error:
             fit(x, y, solver)
         assert type(error.value) is MemoryError
-        if xp.books:  # nothing is held by the frames of an error that someone keeps
+        if xp.books:  # the frames of a kept error hold nothing
             assert xp.books.live_bytes <= before + 10_000
     finally:
         give_back()
-    assert fit(x, y, solver).solver == solver  # nothing is left behind
+    assert fit(x, y, solver).solver == solver  # the memory was released
 
 
 def test_transform_reports_out_of_memory():

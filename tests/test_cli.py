@@ -49,7 +49,7 @@ LIBRARIES = ("pandas", "pyarrow", "sklearn", "matplotlib", "plotly", "h5py", "an
 
 @pytest.fixture(scope="module")
 def wine():
-    """A table as it comes from a laboratory: words for classes, names, missing values."""
+    """A realistic table: class names, sample names, missing values."""
     frame = datasets.load_wine(as_frame=True).frame.iloc[::2].reset_index(drop=True)
     frame["cultivar"] = np.array(["barolo", "grignolino", "barbera"])[frame.pop("target")]
     frame.insert(0, "bottle", [f"W{i:03}" for i in range(len(frame))])
@@ -315,7 +315,7 @@ def test_row_names_do_not_shift_columns(kind, tmp_path):
 )
 def test_parquet_index_names_rows_unless_it_is_a_range(index, ids, tmp_path):
     frame = pandas.DataFrame({"a": [1, 2, 3, 4], "b": [2, 6, 5, 8], "y": list("uvuv")})
-    frame.index = index  # set_index may make a count of 1, 2, ...
+    frame.index = index  # set_index may create a range
     frame.to_parquet(tmp_path / "t.parquet")
     table = read(tmp_path / "t.parquet", Chosen(label="y"))
     assert (None if table.ids is None else list(table.ids)) == (ids and list(ids))

@@ -1,4 +1,4 @@
-"""Tables as laboratories have them, read by the command in processes of their own."""
+"""Real-world table formats, read by the command in separate processes."""
 
 import gzip
 import re
@@ -144,7 +144,7 @@ def test_gene_description_column_is_not_a_sample(cells, tmp_path):
     check(tmp_path, suggestion(text)[1:], embedding(cells))
 
 
-# ---------------------------------------------------------------- values as people write them
+# ---------------------------------------------------------------- formats of values
 
 
 def test_words_for_missing_values_thousands_and_comments(cells, tmp_path):
@@ -434,7 +434,7 @@ def test_columns_that_encode_the_label_are_reported(cells, tmp_path):
     text = slce(tmp_path, "fit", "t.csv", "--label", "y", *QUICK).stderr
     assert "component 1 is hardly more than 'depth' (weight 1.000)" in text
     assert "--drop depth, or --scale if units differ" in text
-    assert "spread very differently" not in text  # the same in other words
+    assert "spread very differently" not in text  # would repeat the previous note
     X.assign(tiny=1e-4 * X.gene9, y=y).to_csv(tmp_path / "t.csv")
     text = slce(tmp_path, "fit", "t.csv", "--label", "y", *QUICK).stderr
     assert "measurement" not in text

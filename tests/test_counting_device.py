@@ -1,4 +1,4 @@
-"""The double of an accelerator is as strict, and its books are as true, as tests rely on."""
+"""The simulated accelerator is strict, and its counts are correct."""
 
 import gc
 import os
@@ -95,7 +95,7 @@ def test_deterministic_torch_works_there(device, x):
     np.testing.assert_allclose(device.get(sums)[0], HOST[::3].sum(axis=0))
 
 
-# ---------------------------------------------------------------- what is refused
+# ---------------------------------------------------------------- errors
 
 
 @pytest.mark.parametrize(
@@ -207,7 +207,7 @@ def test_bytes_of_copies(device):
     assert (device.h2d_bytes, device.d2h_bytes) == (HOST.nbytes, 3 * 8 * 8)
     torch.asarray(HOST, dtype=torch.float32, device="sim")  # converted on the host
     assert device.h2d_bytes == HOST.nbytes + HOST.nbytes // 2
-    x[torch.tensor([1, 2])]  # torch moves these indices by itself
+    x[torch.tensor([1, 2])]  # torch moves these indices implicitly
     assert device.h2d_bytes == HOST.nbytes + HOST.nbytes // 2 + 2 * 8
     assert [upload.file for upload in device.uploads] == [__file__] * 3
 
@@ -232,7 +232,7 @@ def test_temporaries_are_in_the_peak(device):
     x = torch.zeros(1 << 18, device="sim")
     device.reset()
     x = (x + 1.0) * 2.0 - 3.0
-    assert device.peak_bytes == 3 << 20  # two steps of a chain beside what it started from
+    assert device.peak_bytes == 3 << 20  # the start and two steps of a chain
     assert device.live_bytes == 1 << 20
 
 
@@ -241,7 +241,7 @@ def test_eigensolver_workspace_is_counted(device):
     device.reset()
     torch.linalg.eigh(square)
     matrix = 128 * 128 * 8
-    assert device.peak_bytes == 4 * matrix + 128 * 8  # it, its eigenvectors and values, twice it
+    assert device.peak_bytes == 4 * matrix + 128 * 8  # matrix, eigenvectors and values, workspace
 
 
 def test_memory_runs_out_at_the_capacity():
@@ -272,14 +272,14 @@ def test_free_memory_interface_matches_torch_cuda(device):
 def test_all_created_dtypes_are_recorded(device):
     x = device.put(HOST.astype(np.float32))
     assert set(device.dtype_bytes) == {torch.float32}
-    (x * 2.0).sum()  # the number is no tensor there
+    (x * 2.0).sum()  # the number does not become a tensor
     assert set(device.dtype_bytes) == {torch.float32}
-    for _ in range(2):  # both are counted, although the first is gone
+    for _ in range(2):  # both count, although the first was freed
         x[:16].to(torch.float64)
     assert device.dtype_bytes[torch.float64] == 2 * 16 * 8 * 8
 
 
-# ---------------------------------------------------------------- slce_xp by these books
+# ---------------------------------------------------------------- fits on the device
 
 
 @pytest.mark.parametrize("n_classes", [4, 90])

@@ -1,6 +1,4 @@
-"""Dask arrays: chunks stay where they are, whatever their shape and kind, and the answer is the
-same as in memory.
-"""
+"""Dask arrays: fits of chunks of every shape and kind agree with fits in memory."""
 
 import collections
 import contextlib
@@ -58,7 +56,7 @@ def chunked(X, cut):
 
 @pytest.fixture(autouse=True, params=["synchronous"])
 def scheduler(request):
-    """No test leans on the scheduler that happens to be the default."""
+    """Set the scheduler explicitly."""
     with dask.config.set(scheduler=request.param):
         yield request.param
 
@@ -67,7 +65,7 @@ def scheduler(request):
 def client():
     """Two worker processes, which are started again when they die."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of ports and clocks: no affair of ours
+        warnings.simplefilter("ignore")  # about ports and clocks
         cluster = LocalCluster(2, threads_per_worker=1, dashboard_address=None, memory_limit=0)
     with cluster, Client(cluster, set_as_default=False) as client:
         yield client
@@ -81,7 +79,7 @@ def computing_with(client):
 
 
 def assert_same(model, other, tolerance=1e-10):
-    """Two models of the same data are the same, to rounding; that of components is over a gap."""
+    """Two models of the same data agree to rounding, components relative to the gap."""
     assert model.components.shape == other.components.shape
     assert model.components.dtype == other.components.dtype
     assert oracle.largest_angle(model.components, other.components) < 1e2 * tolerance
@@ -199,7 +197,7 @@ def test_labels_may_be_a_dask_vector_of_any_chunks():
 
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_chunks_without_rows(solver):
-    """What a filter leaves, once Dask has looked for the sizes."""
+    """Chunks after filtering, with computed sizes."""
     X, y = TALL
     x = da.from_array(np.concatenate([X[:40] - 100, X, X[:40] - 100]), chunks=(40, 7))
     x = x[x[:, 0] > -50].compute_chunk_sizes()
@@ -335,7 +333,7 @@ def test_sparse_cupy_chunks(xp, solver):
     np.testing.assert_allclose(xp.numpy(embedded), local, atol=1e-10)
 
 
-# ---------------------------------------------------------------- what is refused
+# ---------------------------------------------------------------- errors
 
 
 def test_unknown_chunk_sizes_raise_with_a_remedy():
@@ -390,7 +388,7 @@ def test_chunks_that_differ_from_meta_raise_with_a_remedy(solver):
 
 
 def test_sparse_chunk_among_dense_ones_raises():
-    """The shift of data far from the origin would be forgotten for it, in silence."""
+    """The shift of data far from the origin would be silently ignored for it."""
     X, y = TALL
     X = X + 1e6
 
@@ -459,7 +457,7 @@ def test_transform_is_lazy_and_correct(cut, kind):
         made = lazy.compute()
         assert type(made) is np.ndarray
         assert made.dtype == lazy.dtype
-        # A sparse chunk is not centred before the product: digits go with the mean's size.
+        # A sparse chunk is not centred before the product: accuracy depends on its mean.
         np.testing.assert_allclose(made, expected, atol=1e-9 if kind == "sparse" else 1e-11)
         blocks = dask.compute(*lazy.to_delayed()[:, 0])
         assert tuple(len(block) for block in blocks) == lazy.chunks[0]
@@ -546,11 +544,11 @@ class Graphs(Callback):
 
 
 def passes_of(model, X):
-    """Passes over X, that for class sums among them, as the forms' docstrings tell."""
+    """Passes over X, including the one for class sums."""
     kept = model.passes
     if model.solver == "krylov":
         samples = len(X) < X.shape[1]
-        return kept + 1 + samples  # at the end vectors of samples are brought to features
+        return kept + 1 + samples  # a last pass maps sample vectors to features
     return {"scatter": 1, "gram": 3}[model.solver]
 
 
@@ -568,10 +566,10 @@ def test_pass_is_one_graph_and_loads_each_chunk_once(scheduler, solver, cut, way
         model = slce_xp.fit(loads.array, y, solver=solver)
     passes = passes_of(model, X)
     if solver == "krylov" and problem == "wide" and cut == "rows":
-        passes -= 1  # features, for columns cannot be had
+        passes -= 1  # feature coordinates, without column access
     elif solver == "krylov" and problem == "wide" and way == "sparse":
         passes += model.passes  # by rows, there and back
-    # One more looks at the first row of chunks, for data far from the origin.
+    # One more reads the first row of chunks, to detect data far from the origin.
     assert len(graphs.sizes) == passes + 1
     first = {n for (i, _), n in loads.counts.items() if i == 0}
     others = {n for (i, _), n in loads.counts.items() if i > 0}
@@ -587,7 +585,7 @@ def test_file_is_read_once_in_a_pass(solver, cut):
     loads = Loads(X, cut, "file")
     model = slce_xp.fit(loads.array, y, solver=solver)
     blocks = loads.array.numblocks[1]
-    lines = sum(loads.counts.values()) - blocks * 64  # the look at the first chunk
+    lines = sum(loads.counts.values()) - blocks * 64  # the first chunk is read to find the shift
     assert lines == passes_of(model, X) * blocks * len(X)
 
 
@@ -607,7 +605,7 @@ def test_transfers_to_the_client_are_smaller_than_a_chunk(monkeypatch, solver, c
     monkeypatch.setattr(dask_rows, "compute", watched)
     slce_xp.fit(x, y, solver=solver)
     rows, columns = (max(c) for c in x.chunks)
-    # The rows that are looked at are a chunk's where it has few of them.
+    # The rows that are probed are those of one chunk if it is small.
     looked_at, *others = most if solver == "gram" else [0, *most]
     assert looked_at <= rows * X.shape[1]
     assert len(others) > 2
@@ -718,7 +716,7 @@ def test_killed_worker_does_not_change_the_result(client, monkeypatch, persisted
 
     def compute(*lazy):
         graphs.append(lazy)
-        if len(graphs) == 3:  # the first look, class sums, then this pass: while its tasks run
+        if len(graphs) == 3:  # probe, class sums, then this pass, while its tasks run
             threading.Timer(0.1, os.kill, (victim, signal.SIGKILL)).start()
         return dask.compute(*lazy)
 
@@ -737,7 +735,7 @@ def test_killed_worker_does_not_change_the_result(client, monkeypatch, persisted
 
 
 class deadline:  # noqa: N801 -- reads as a word of the ``with``
-    """An error in the main thread where a block takes too long: a hang shall be a failure."""
+    """Raise in the main thread after a timeout, so that a hang fails the test."""
 
     def __init__(self, seconds):
         self._seconds = seconds

@@ -1,4 +1,4 @@
-"""Data sets: every public format on a small file, damaged ones refused, and the ways to a set."""
+"""Data sets: each public format on a small file, damaged files, and where sets are found."""
 
 import dataclasses
 import gzip
@@ -264,7 +264,7 @@ def test_counts_in_hdf5(tmp_path):
         datasets.parse_worm(written(tmp_path / "no.h5", b"text"))
 
 
-# ---------------------------------------------------------------- ways to a set
+# ---------------------------------------------------------------- folder, cache, download
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""The documentation is whole: what is public is in it, links lead somewhere, examples run."""
+"""Documentation: all public names are listed, links resolve, examples run."""
 
 import importlib.util
 import inspect
@@ -58,7 +58,7 @@ def test_api_page_has_every_public_name_and_no_other():
 
 
 def anchors(page):
-    """What headings of a Markdown page are called in links, on GitHub and by MyST."""
+    """Link targets of the headings of a Markdown page, as on GitHub and in MyST."""
     headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
@@ -114,7 +114,7 @@ def test_readme_of_the_package_has_no_link_that_only_a_checkout_has(monkeypatch)
     hook.update(metadata)
     text = metadata["readme"]["text"]
     links = re.findall(r"\]\(([^)\s]+)\)", (ROOT / "README.md").read_text(encoding="utf-8"))
-    assert any(not link.startswith("https:") for link in links)  # there was something to do
+    assert any(not link.startswith("https:") for link in links)  # there are relative links
     kept = re.findall(r"\]\(([^)\s]+)\)", text)
     assert all(link.startswith("https:") for link in kept)
     assert "[Fitting a model]" not in text

@@ -380,7 +380,7 @@ def test_invalid_out_raises_before_reading(tmp_path):
         shape, dtype = (4, 4), np.dtype(float)
 
         def __getitem__(self, rows):
-            assert rows.stop <= 2  # to see what rows are like
+            assert rows.stop <= 2  # probing the type of the rows
             return np.eye(4)[rows]
 
     (tmp_path / "Z.npy").mkdir()
@@ -396,7 +396,7 @@ def test_two_writers_of_one_file_do_not_interfere(tmp_path):
     model = slce_xp.fit(np.eye(4), [0, 0, 1, 1])
 
     class Within:
-        """While this is read, someone else writes the same file."""
+        """Another writer replaces the file while this one reads."""
 
         shape, dtype = (4, 4), np.dtype(float)
 

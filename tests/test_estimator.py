@@ -93,7 +93,7 @@ def test_scikit_learns_checks_of_its_own_estimators(estimator, check):
 
 
 def array_api_checks(root):
-    """What came of each check, in a process of their own: SciPy must know before it is imported."""
+    """Results of the checks in a separate process: SciPy must be configured before its import."""
     code = "import runpy; runpy.run_path('tests/sklearn_array_api.py', run_name='__main__')"
     run = subprocess.run(
         [sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=False

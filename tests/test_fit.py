@@ -223,11 +223,11 @@ def test_tensor_that_tracks_gradients():
 
 
 def test_nan_from_a_factorization_raises(xp, monkeypatch):
-    # NumPy raises where a matrix is not positive definite; GPU libraries and JAX return NaN, and
-    # an eigensolver that makes no end may do so, too.
+    # NumPy raises if a matrix is not positive definite; GPU libraries and JAX return NaN, and so
+    # may an eigensolver that does not converge.
     x = xp.array(oracle.blobs(40, 50, 3, seed=17)[0])
     linalg = _backend.place_of(x).xp.linalg
     monkeypatch.setattr(linalg, "cholesky", lambda matrix: matrix * float("nan"))
-    # NumPy and torch find out by themselves, in their eigensolvers.
+    # The eigensolvers of NumPy and torch raise errors of their own.
     with pytest.raises((ValueError, RuntimeError), match=r"(?i)finite|converge|factor"):
         slce_xp.fit(x, np.arange(40) % 3, solver="gram")

@@ -1,4 +1,4 @@
-"""Array libraries that slce_xp has never seen: what they must offer, and what is said otherwise."""
+"""Unknown array libraries: what they must provide, and the errors if they do not."""
 
 import ast
 import re
@@ -101,7 +101,7 @@ def test_library_that_rejects_numpy_arrays_raises(monkeypatch):
     monkeypatch.setattr(bare, "from_dlpack", from_dlpack)
     message = refusal(X, backend=bare)
     assert message.startswith("bare_standard on bare:0 does not take float64 arrays of NumPy")
-    assert "float32" not in message  # it is not the dtype that is at fault
+    assert "float32" not in message  # the dtype is not the cause
 
 
 def test_float64_in_a_library_without_it_raises(monkeypatch):

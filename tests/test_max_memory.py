@@ -137,7 +137,7 @@ def test_sparse_fits_stay_within_the_plan(size, dtype, solver, unlabelled):
 
 
 def test_integers_with_all_entries_in_a_few_rows():
-    # As many rows in each block as the mean of entries allows would make one block of all.
+    # Sized by the mean number of entries, one block would hold everything.
     full, y = counts(500, 8000, "uint8", density=1.0)
     X = sp.vstack([full, sp.csr_array((30_000, 8000), dtype=np.uint8)], format="csr")
     y = np.concatenate([y, np.full(30_000, 5)])

@@ -1,4 +1,4 @@
-"""What a fit allocates beside X."""
+"""What a fit allocates in addition to X."""
 
 import tracemalloc
 

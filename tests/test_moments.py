@@ -1,4 +1,4 @@
-"""The centroid scatter-add: the same sums however the rows are visited."""
+"""The centroid scatter-add: sums do not depend on how rows are visited."""
 
 import numpy as np
 import pytest

@@ -29,7 +29,7 @@ def classes_in_noise(n, d, n_classes, seed):
 
 
 def hidden_by_factors(n=300, seed=5):
-    """Features that share two factors of no class; the last alone tells the two classes."""
+    """Features share two factors unrelated to the classes; only the last one separates them."""
     rng = np.random.default_rng(seed)
     y = np.arange(n) % 2
     X = rng.standard_normal((n, 12))
@@ -175,7 +175,7 @@ def test_bair_with_all_features_is_pca(X, y):
 
 def test_bair_scores_are_correlations_with_a_class_against_the_rest():
     X, y = TALL
-    X = np.column_stack([X, np.full(len(X), 4.0)])  # a constant tells nothing
+    X = np.column_stack([X, np.full(len(X), 4.0)])  # a constant carries no information
     scores = BairSPCA(2, 0.0).fit(X, y).scores_
     for j in range(9):
         against = [abs(np.corrcoef(X[:, j], y == c)[0, 1]) for c in range(4)]
@@ -422,7 +422,7 @@ def test_centroid_encoder_finds_classes_that_no_line_separates():
     rng = np.random.default_rng(9)
     X = rng.standard_normal((400, 3))
     y = (np.abs(X[:, 0]) > 0.7).astype(int)  # outside and inside of a slab
-    X[:, 2] += 0.3 * y  # centroids that coincide could not be told apart by any network
+    X[:, 2] += 0.3 * y  # no network could separate coinciding centroids
     accuracies = {}
     for hidden in ((), (30,)):
         Z = CentroidEncoder(1, hidden=hidden).fit(X[:300], y[:300]).transform(X)

@@ -149,7 +149,7 @@ def test_less_memory_selects_a_smaller_form(shape):
 def test_too_little_memory_raises_before_any_work(monkeypatch, solver):
     touched = []
     monkeypatch.setattr(_backend, "move", lambda x, place: touched.append(x.shape) or x)
-    X = np.full((300, 200), np.nan)  # a pass over X would complain about that instead
+    X = np.full((300, 200), np.nan)  # a pass over X would raise another error
     with pytest.raises(MemoryError, match=r"max_memory must leave room .* got 1 kB\. Raise"):
         slce_xp.fit(X, np.arange(300) % 3, solver=solver, max_memory=1000, backend="numpy")
     assert all(0 in shape for shape in touched)  # not even moved to a device

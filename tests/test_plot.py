@@ -229,7 +229,7 @@ def test_no_class_covers_all_others():
     Z, y = many(12, 200)
     ax = plot.points(Z, y)
     markers = [len(c.get_paths()[0].vertices) for c in ax.collections]
-    assert markers[:2] == markers[2:4]  # the two markers take turns
+    assert markers[:2] == markers[2:4]  # the two markers alternate
     assert markers[0] != markers[1]
     first = ax.collections[0].get_facecolor()
     assert len({to_hex(c) for c in first[:30]}) > 5
@@ -296,7 +296,7 @@ def test_legend_covers_no_samples():
 def test_overlapping_names_are_separated_or_moved_to_a_legend():
     rng = np.random.default_rng(0)
     Z = rng.normal(size=(60, 2))
-    for scale, shift in ((1, 0), (80, 300), (0.01, 0)):  # whatever the limits of new axes are
+    for scale, shift in ((1, 0), (80, 300), (0.01, 0)):  # for any limits of new axes
         ax = plot.points(scale * Z + shift, np.array(["ant", "bee", "cicada"])[np.arange(60) % 3])
         ax.figure.canvas.draw()
         boxes = [text.get_window_extent() for text in ax.texts]

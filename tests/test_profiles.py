@@ -32,7 +32,7 @@ def cache(tmp_path, monkeypatch):
 
 @pytest.fixture(scope="module")
 def measured():
-    """A profile of this machine, measured in haste."""
+    """A profile of this machine, measured quickly."""
     place = _backend.find_place("numpy")
     clock = calibrate.Clock(place, calibrate.QUICK)
     return calibrate._measured(clock)

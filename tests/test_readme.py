@@ -1,4 +1,4 @@
-"""README and guides are true: their snippets run, in order, and print what is shown."""
+"""Snippets of the README and the guides run in order and print what is shown."""
 
 import contextlib
 import io

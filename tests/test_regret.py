@@ -1,4 +1,4 @@
-"""The benchmark of wrong choices: what it draws, and what it prints."""
+"""The regret benchmark: the problems it draws and the report it prints."""
 
 import json
 import time
@@ -120,7 +120,7 @@ def test_targets_are_judged_by_median_and_worst():
     assert table["predictions within 1.5 × ≥ 80 %"] == ("83 %", True)
     assert table["auto stopped or unconverged, or counts that differ: 0"] == ("1", False)
     stopped = result(3.0, 9.0, 1.0, notes={"auto": "stopped after 3 s"})
-    assert regret.ratio(stopped, "best") is None  # at least 0.33 says nothing
+    assert regret.ratio(stopped, "best") is None  # a lower bound of 0.33 is not conclusive
     assert regret.ratio(stopped, "PCA") == 3.0
     assert not list(regret.targets({"stopped": stopped}))[-1][2]
     assert "auto / PCA where n ≥ 5 d, worst ≤ 1.0" not in table

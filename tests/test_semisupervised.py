@@ -22,7 +22,7 @@ def partly_labelled(n, d, n_classes, seed, share=0.4):
     first = np.unique(y, return_index=True)[1]
     lost = np.setdiff1d(np.flatnonzero(rng.random(n) < share), first)
     y[lost] = -1
-    # Not where the labelled ones are: the mean of all samples is another one.
+    # Shifted against the labelled ones, so that the mean of all samples differs.
     X[lost] += 0.5 * rng.standard_normal(d) / np.arange(1, d + 1)
     return X, y
 
@@ -122,7 +122,7 @@ def test_model_attributes(xp, solver):
 
 @pytest.mark.parametrize("solver", FORMS)
 def test_weight_zero_equals_the_supervised_fit_if_means_agree(solver):
-    # Unlabelled samples in pairs about the mean of the labelled ones leave it where it is.
+    # Unlabelled samples in pairs about the mean of the labelled ones do not move it.
     centre = X[KNOWN].mean(axis=0)
     away = X[~KNOWN] - centre
     data = np.concatenate([X[KNOWN], centre + away, centre - away])
@@ -238,7 +238,7 @@ def test_weight_for_the_mark_itself_raises():
 
 @pytest.mark.parametrize("solver", FORMS)
 def test_loss_counts_unlabelled_samples_as_pca_does(solver):
-    """Each labelled sample rebuilds its centroid, each unlabelled one itself, λ times."""
+    """Labelled samples reconstruct their centroid, unlabelled ones themselves, with weight λ."""
     model = slce_xp.fit(X, labels, unlabeled=-1, unlabeled_weight=0.5, solver=solver)
     centred = X - X.mean(axis=0)
     targets = centred.copy()
@@ -389,7 +389,7 @@ def test_class_named_missing_is_not_a_mark():
     assert len(model.classes) == 4
 
 
-# ---------------------------------------------------------------- what is refused
+# ---------------------------------------------------------------- errors
 
 
 @pytest.mark.parametrize("value", [-1.0, np.nan, np.inf, "much", None, True, 1e16, 1e30, 1e300])

@@ -22,7 +22,7 @@ def counts(n, d, n_classes, seed):
     rates = 0.15 * rng.gamma(1.0, size=d)
     own = rng.permutation(np.arange(d) % n_classes) == y[:, None]  # genes of the sample's class
     X = rng.poisson(rates, (n, d)) + own * rng.poisson(np.linspace(2.0, 5.0, d), (n, d))
-    X[3], X[:, 5] = 0, 0  # a cell and a gene with nothing in them
+    X[3], X[:, 5] = 0, 0  # an empty cell and an empty gene
     return X.astype(np.float64), y
 
 
@@ -42,7 +42,7 @@ def stored_bytes(x):
 
 @pytest.fixture
 def never_dense(monkeypatch):
-    """SciPy's ways to a dense matrix, open to blocks of rows and closed to a whole problem."""
+    """Let SciPy densify blocks of rows, but not a whole matrix."""
     monkeypatch.setattr(_rows, "block_bytes", lambda *_: 2**12)
     sizes = {frozenset(x.shape) for x, _ in PROBLEMS.values()}
 
@@ -264,7 +264,7 @@ def test_no_rows_to_embed():
     assert model.transform(sp.csr_array((0, 20))).shape == (0, 3)
 
 
-# ---------------------------------------------------------------- what is refused
+# ---------------------------------------------------------------- errors
 
 
 NOT_FINITE = {

@@ -1,4 +1,4 @@
-"""X that is read in blocks of rows: the same answer as in memory, whatever gives the rows."""
+"""X read in blocks of rows: every kind of row-sliceable input agrees with the fit in memory."""
 
 import os
 import signal
@@ -30,7 +30,7 @@ X, y = oracle.blobs(N, D, K, seed=61)
 
 
 class Rows:
-    """What anyone may write: a shape, a dtype and rows; and a list of what was asked for."""
+    """A minimal row-sliceable object that records the slices it was asked for."""
 
     def __init__(self, values, make=lambda rows: rows, dtype=None):
         self.values = values
@@ -47,7 +47,7 @@ class Rows:
 
     @property
     def passes(self):
-        """What the reader thread read: a list of slices for each time that it began anew."""
+        """Slices read by the reader thread, one list per pass."""
         passes = []
         for thread, start, stop in self.reads:
             if thread.startswith(READER):
@@ -90,7 +90,7 @@ def fit_there(xp, rows, labels, *args, **options):
 
 
 def assert_same(model, other, tolerance, read=np.asarray):
-    """Of two fits of the same data; components too, for signs are fixed."""
+    """Two fits of the same data agree, including signs."""
     for name in ("eigenvalues", "mean", "centroids", "weights", "components"):
         one, two = read(getattr(model, name)), read(getattr(other, name))
         assert one.dtype == two.dtype
@@ -254,7 +254,7 @@ def test_null_space_of_wide_data_by_panels(blocks_of):
     np.testing.assert_allclose(model.components @ model.components.T, np.eye(60), atol=1e-12)
 
 
-# ---------------------------------------------------------------- things that give rows
+# ---------------------------------------------------------------- row-sliceable inputs
 
 
 def as_npy(values, path):
@@ -360,7 +360,7 @@ def test_row_sliceable_inputs(blocks_of, tmp_path, given, solver):
 
 def test_writable_memmap_is_read_with_its_current_values(blocks_of, tmp_path):
     mapped = np.memmap(tmp_path / "X.bin", "f8", "w+", shape=X.shape)
-    mapped[:] = X  # nobody has flushed it
+    mapped[:] = X  # not flushed
     blocks_of(37, 8 * D)
     assert_same(slce_xp.fit(mapped, y), slce_xp.fit(X, y), 1e-10)
 
@@ -392,7 +392,7 @@ def sparse_counts(n, d, n_classes):
     labels = rng.permutation(np.arange(n) % n_classes)
     own = rng.permutation(np.arange(d) % n_classes) == labels[:, None]
     values = rng.poisson(0.1, (n, d)) + own * rng.poisson(3.0, (n, d))
-    values[:80] *= rng.random((n, 1))[:80] < 0.1  # the first rows say little about the others
+    values[:80] *= rng.random((n, 1))[:80] < 0.1  # the first rows are not representative
     values[-3:] = 0
     return values.astype(np.float64), labels
 
@@ -470,8 +470,7 @@ def test_pass_reads_each_row_once_and_the_plan_counts_the_passes(blocks_of, solv
         assert len(data.passes) == expected
         np.testing.assert_array_equal(counts, expected)
         assert model.plan.passes == {"scatter": 1, "krylov": 1 + _plan.TYPICAL_PASSES}[solver]
-    # What else was read: a few rows, to see how far from the origin they lie, and one to see what
-    # they are.
+    # In addition a few rows are read to find the shift, and one to find the type of the rows.
     others = [stop - start for thread, start, stop in data.reads if not thread.startswith(READER)]
     assert sum(others) <= 1 + 64
     np.testing.assert_array_equal(values, before)
@@ -479,7 +478,7 @@ def test_pass_reads_each_row_once_and_the_plan_counts_the_passes(blocks_of, solv
 
 @pytest.mark.parametrize("solver", FORMS)
 def test_next_block_is_read_during_computation(monkeypatch, blocks_of, solver):
-    """The work on a block waits until the next read has ended: it would wait for ever."""
+    """The work on a block waits for the next read to end: without a reader thread, forever."""
     ended = []  # reads of the reader thread
     news = threading.Condition()
     ahead = []
@@ -499,7 +498,7 @@ def test_next_block_is_read_during_computation(monkeypatch, blocks_of, solver):
             if count < len(blocks):
                 with news:
                     assert news.wait_for(lambda due=before + count + 1: len(ended) >= due, 30)
-                time.sleep(0.002)  # and no further one: memory is for two
+                time.sleep(0.002)  # no further read: there is memory for two blocks
                 ahead.append(len(ended) - before - count)
             yield item
 
@@ -552,7 +551,7 @@ def test_sparse_host_data_larger_than_the_device_stream_through_it(xp, monkeypat
         pytest.skip("there is no device to go to")
     values, labels = sparse_counts(3000, 200, 4)
     whole = sp.csr_array(values)
-    monkeypatch.setattr(_rows, "LEAST_BLOCK", 2**14)  # of what is made beside a block
+    monkeypatch.setattr(_rows, "LEAST_BLOCK", 2**14)  # of blocks that are converted
     monkeypatch.setattr(_schedule, "WIDE_WIDTH", 4)
     size = whole.data.nbytes + whole.indices.nbytes + whole.indptr.nbytes
     give_back = limit_room(xp, monkeypatch, size // 2)
@@ -636,7 +635,7 @@ def test_transform_holds_a_few_blocks_and_the_embedding(monkeypatch, tmp_path):
     assert peak <= 2 * embedding.nbytes + 6 * 200_000
 
 
-# ---------------------------------------------------------------- what goes wrong
+# ---------------------------------------------------------------- failures
 
 
 @pytest.mark.parametrize("solver", FORMS)
@@ -872,7 +871,7 @@ def test_wrong_number_of_dimensions_raises_before_reading():
         slce_xp.fit(Images(), np.arange(1000) % 2)
 
 
-# ---------------------------------------------------------------- what rows may be made of
+# ---------------------------------------------------------------- types of blocks
 
 
 class ReusedRows(Rows):

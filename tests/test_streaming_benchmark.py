@@ -1,4 +1,4 @@
-"""The benchmark of files larger than memory measures what it says."""
+"""The benchmark of files larger than memory."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Models inside of other programs: derivatives of `transform` and its like, and compilers."""
+"""Derivatives and compilation of `transform`, `inverse_transform` and `reconstruct`."""
 
 import numpy as np
 import oracle
@@ -175,7 +175,7 @@ def test_shapes_are_checked(jax, model, method):
         jax.vmap(function)(x)
 
 
-# ---------------------------------------------------------------- a fit has no place there
+# ---------------------------------------------------------------- fits raise
 
 
 @pytest.mark.parametrize("traced", ["X", "y", "sample_weight"])

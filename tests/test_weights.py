@@ -1,4 +1,4 @@
-"""Weighted samples and classes, against a naive oracle and against what weights mean."""
+"""Weights of samples and classes, against a naive oracle and repeated rows."""
 
 import numpy as np
 import oracle
@@ -90,7 +90,7 @@ def test_model_attributes(xp, solver):
         np.average(held[labels == j], axis=0, weights=WEIGHTS[labels == j]) for j in model.classes
     ]
     np.testing.assert_allclose(xp.numpy(model.centroids), centroids, **close)
-    # Samples, not weights: integers of any library, whatever the weights are.
+    # Counts of samples, not weights: integers in every library.
     np.testing.assert_array_equal(xp.numpy(model.counts), np.bincount(labels[WEIGHTS > 0]))
 
 
