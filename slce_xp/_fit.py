@@ -21,6 +21,7 @@ from slce_xp._data.row_reader import RowReader
 from slce_xp._model import ConvergenceWarning, Model
 from slce_xp._planning import plan as _plan
 from slce_xp._planning import profiles, sizes
+from slce_xp._planning.costs import smaller_form
 from slce_xp._planning.memory import Limits
 from slce_xp._planning.plan import Plan
 from slce_xp._planning.problem import BLOCKS, CLUSTER, ITEMSIZES, MEMORY, Problem
@@ -174,6 +175,7 @@ def fit(
       eigenvalues  1503, 442.1
       loss         96.87 of 2042, 95.3 % removed (73.6, 21.6)
       components   all of them lower the loss
+      accuracy     within 5e-14 rad of the exact subspace, proved
     """
     if _parameters.is_share(n_components):
         # Fitted again with fewer components, for which the angle is proved.
@@ -377,7 +379,7 @@ def _dense_plan(plan: Plan, limits: Limits, profile: Profile) -> Plan | None:
     if plan.form != "krylov":
         return plan
     try:
-        return _plan.choose(plan.problem, limits, _plan.dense_form(plan.problem), profile)
+        return _plan.choose(plan.problem, limits, smaller_form(plan.problem), profile)
     except MemoryError:
         return None
 

@@ -1,6 +1,7 @@
 """The plan: integers in, the cheapest form out, and a bound on memory that holds."""
 
 import dataclasses
+import math
 import re
 import tracemalloc
 import warnings
@@ -332,3 +333,18 @@ def test_plan_for_a_gpu_has_the_schedule_of_a_fit_on_one():
     on_gpu = slce_xp.plan(**shape, device="a100")
     assert on_gpu.problem.accelerated
     assert on_gpu.width > slce_xp.plan(**shape, device="cpu").width
+
+
+def test_plan_reports_what_follows_if_the_spectrum_is_hard():
+    large = {"n_samples": 1_000_000, "n_features": 20_000, "n_classes": 20, "device": "cpu"}
+    without_room = slce_xp.plan(**large, where="blocks", max_memory="2GB")
+    assert "switch  never: no dense form fits into memory" in str(without_room)
+    in_blocks = slce_xp.plan(100_000, 100_000, 20, where="blocks", device="cpu")
+    assert "switch  to a dense form after about" in str(in_blocks)
+    in_memory = slce_xp.plan(6000, 6000, 10, device="cpu")
+    assert (
+        f"formed after {math.ceil(in_memory.costs.forming / in_memory.costs.implicit)} passes"
+        in str(in_memory)
+    )
+    X, y = oracle.blobs(60, 40, 3, seed=1)
+    assert "switch" not in str(slce_xp.fit(X, y, solver="krylov").plan)  # carried out to the end
