@@ -180,7 +180,7 @@ def test_spreadsheet_with_decimal_commas(cells, tmp_path):
     X = X * 1000
     german = str.maketrans(",.", ".,")
     text = X.map(lambda value: f"{value:,.2f}".translate(german)).assign(y=y)
-    content = text.to_csv(sep=";", lineterminator="\r\n")
+    content = "sep=;\r\n" + text.to_csv(sep=";", lineterminator="\r\n")
     (tmp_path / "t.csv").write_bytes(content.encode("utf-8-sig"))
     check(tmp_path, ["t.csv", "--label", "y"], embedding((X.round(2), y)), "is read as")
 

@@ -459,6 +459,7 @@ def test_measure():
 
 
 def test_capacity_raises_out_of_memory():
+    cupy.get_default_memory_pool().free_all_blocks()
     with emucuda.capacity(emucuda.stats()["current_bytes"] + (16 << 20)):
         cupy.zeros(8 << 20, np.uint8)
         message = raises(cupy.cuda.memory.OutOfMemoryError, cupy.zeros, 32 << 20, np.uint8)
@@ -515,6 +516,8 @@ def _child(x):
     return float((cupy.asarray(x) * 2).sum())
 
 
+@pytest.mark.filterwarnings("ignore:os.fork():RuntimeWarning")  # of JAX, if it was imported
+@pytest.mark.filterwarnings("ignore:.*fork():DeprecationWarning")  # of Python 3.12
 def test_multiprocessing():
     for method in ("spawn", "fork"):
         with multiprocessing.get_context(method).Pool(2) as pool:
@@ -548,6 +551,38 @@ def test_tf32_keeps_three_digits():
     finally:
         compute.set_compute_type("float32", before)
     assert errors["COMPUTE_TYPE_DEFAULT"] < 1e-4 < errors["COMPUTE_TYPE_TF32"] < 0.1
+
+
+def test_a_copy_on_its_own_stream_waits_until_it_is_waited_for():
+    copying, computing = cupy.cuda.Stream(non_blocking=True), cupy.cuda.get_current_stream()
+    pinned = cupyx.empty_pinned(4)
+    waits = {
+        "stream": copying.synchronize,
+        "event": lambda: arrived.synchronize(),
+        "other stream": lambda: computing.wait_event(arrived),
+        "device": cupy.cuda.Device().synchronize,
+    }
+    for value, wait in enumerate(waits.values()):
+        pinned[:] = value
+        a = cupy.full(4, -1.0)
+        a.set(pinned, stream=copying)
+        arrived = copying.record()
+        assert not arrived.done
+        same(a, [-1.0] * 4)
+        wait()
+        assert arrived.done
+        same(a, [value] * 4)
+
+
+def test_pinned_memory_is_read_when_a_copy_is_made_and_other_memory_before():
+    copying = cupy.cuda.Stream(non_blocking=True)
+    for host, found in ((cupyx.empty_pinned(4), 2.0), (np.empty(4), 1.0)):
+        a = cupy.empty(4)
+        host[:] = 1.0
+        a.set(host, stream=copying)
+        host[:] = 2.0
+        copying.synchronize()
+        same(a, [found] * 4)
 
 
 def test_threads():

@@ -112,6 +112,7 @@ def test_forms_agree_with_the_oracle(xp, blocks_of, solver, rows):
     data = Rows(held)
     model = fit_there(xp, data, y, solver=solver)
     assert (model.solver, model.plan.where, model.plan.read_rows) == (solver, "blocks", rows)
+    rows = rows // 2 if xp.name == "cupy" else rows  # where two blocks are there at a time
     assert data.passes[0] == [(i, min(i + rows, N)) for i in range(0, N, rows)]
     oracle.assert_leading(model, xp, oracle.matrix(held, y), held.dtype.name, K - 1)
     embedding = xp.numpy(model.transform(Rows(held)))

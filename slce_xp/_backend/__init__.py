@@ -39,6 +39,7 @@ from slce_xp._backend.sparse import (
     copied,
     draw_sparse,
     join_rows,
+    sums_of_runs,
     take_rows,
 )
 from slce_xp._backend.tracing import call_traced, is_traced, register_pytree, traced_namespace
@@ -54,6 +55,7 @@ from slce_xp._backend.transfer import (
     to_host,
     without_rows,
 )
+from slce_xp._backend.uploads import Uploads, copies_ahead, uploads_to
 
 __all__ = [
     "BACKENDS",
@@ -61,6 +63,7 @@ __all__ = [
     "Matrix",
     "Place",
     "Sparse",
+    "Uploads",
     "accelerator_model",
     "backend_argument",
     "backend_name",
@@ -70,6 +73,7 @@ __all__ = [
     "column_slices_are_views",
     "computing",
     "copied",
+    "copies_ahead",
     "describe_backend",
     "detached",
     "device_name",
@@ -99,9 +103,11 @@ __all__ = [
     "register_pytree",
     "row_slices_are_views",
     "solve_upper",
+    "sums_of_runs",
     "take_rows",
     "to_host",
     "traced_namespace",
+    "uploads_to",
     "without_rows",
     "working_dtype",
 ]

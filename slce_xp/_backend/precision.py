@@ -6,7 +6,8 @@ import contextlib
 import importlib
 import math
 import traceback
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
+from functools import lru_cache
 from types import ModuleType
 from typing import Any
 
@@ -16,8 +17,14 @@ import numpy as np
 from slce_xp._backend.places import Array, Place, first_line, jax, place_of
 
 
-def dtype_name(dtype: object) -> str:
+def dtype_name(dtype: Hashable) -> str:
     """'float32' for any library's float32."""
+    return _dtype_name(type(dtype), dtype)
+
+
+@lru_cache(maxsize=256)
+def _dtype_name(kind: Hashable, dtype: Hashable) -> str:
+    # The kind comes first, so that dtypes of two libraries are never compared.
     if isinstance(dtype, (type, np.dtype)):  # np.float32 is a class, not a dtype
         return np.dtype(dtype).name
     return str(dtype).rpartition(".")[2]

@@ -285,6 +285,34 @@ def byte_count(x: Array) -> int:
     return int(getattr(x, "nbytes", 8 * x.shape[0] * x.shape[1]))  # array-api-strict has none
 
 
+def sums_of_runs(
+    x: Array, order: np.ndarray, starts: np.ndarray, weights: np.ndarray | None
+) -> Array | None:
+    """Sum runs of rows in a given order, times their weights, without gathering them.
+
+    Parameters
+    ----------
+    x : array, shape (n, d)
+    order : numpy.ndarray of int, shape (m,)
+        Positions of rows.
+    starts : numpy.ndarray of int, shape (j + 1,)
+        Where in `order` each run begins, and the end.
+    weights : numpy.ndarray, shape (m,), optional
+        In that order.
+
+    Returns
+    -------
+    array, shape (j, d), or None
+        None for a library or a layout that has no routine for it.
+    """
+    if not (isinstance(x, np.ndarray) and x.flags.c_contiguous and x.dtype.kind == "f"):
+        return None
+    data = np.ones(len(order), x.dtype) if weights is None else weights.astype(x.dtype)
+    scipy_sparse = importlib.import_module("scipy.sparse")
+    marks = scipy_sparse.csr_array((data, order, starts), shape=(len(starts) - 1, x.shape[0]))
+    return marks @ x
+
+
 def draw_sparse(
     seed: int, shape: tuple[int, int], per_row: int, place: Place, dtype: Any
 ) -> Sparse:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from slce_xp import _backend
-from slce_xp._backend import Array, Place, Sparse
+from slce_xp._backend import Array, Place, Sparse, Uploads
 from slce_xp._data.row_reader import RowReader
 from slce_xp._progress import Progress
 from slce_xp.core.rows import BlockRows, first_not_finite
@@ -58,19 +59,29 @@ class FileRows(BlockRows):
         self._reader = reader
         self.is_sparse = reader.is_sparse
         read_rows = read_rows or max(1, READ_BLOCK // max(1, 8 * self.d))
+        if _backend.copies_ahead(place):  # two blocks are there at a time
+            read_rows = max(1, read_rows // 2)
         chunk = reader.chunk_rows
         self._read_rows = read_rows // chunk * chunk if chunk <= read_rows else read_rows
         self._panel_rows = max(panel_rows, read_rows)
 
     def rows(self, index: slice) -> Array:
         """The rows of a slice, read now."""
-        return self._put(self._reader.read(index))
+        return self._put(self._fetch(index, Uploads(self.place)))
 
-    def _put(self, rows: Array) -> Array:
+    def _fetch(self, block: slice, uploads: Uploads) -> Callable[[], Array]:
+        """Read a block and begin to move it; return the function that ends that."""
+        rows = self._reader.read(block)
+        if not isinstance(rows, np.ndarray):
+            return lambda: _backend.move(rows, self.place)
+        return functools.partial(uploads.finish, uploads.begin(rows))
+
+    def _put(self, arrive: Callable[[], Array]) -> Array:
+        """Rows that `_fetch` has read, in the dtype to compute in."""
+        rows = arrive()
         if isinstance(rows, Sparse):
-            return rows.move(self.place).astype(self.dtype)
-        rows = _backend.from_host(rows, self.place) if isinstance(rows, np.ndarray) else rows
-        return self.place.xp.astype(_backend.move(rows, self.place), self.dtype, copy=False)
+            return rows.astype(self.dtype)
+        return self.place.xp.astype(rows, self.dtype, copy=False)
 
     def row_blocks(self, made: int) -> Iterator[slice]:
         """Slices of rows as they are read, whatever a term allocates."""
@@ -87,19 +98,23 @@ class FileRows(BlockRows):
 
     def _read(self, blocks: list[slice]) -> Generator[tuple[slice, Array]]:
         self.progress.begin_pass(blocks[-1].stop - blocks[0].start, self.n)
+        uploads = _backend.uploads_to(self.place)
         # Leaving this, in whatever way, waits for the one read that may be under way.
         with ThreadPoolExecutor(1, "slce_xp-reader") as reader:
-            coming = reader.submit(self._reader.read, blocks[0])
-            for count, block in enumerate(blocks, 1):
-                rows = coming.result()
-                if count < len(blocks):
-                    coming = reader.submit(self._reader.read, blocks[count])
-                else:
-                    del coming  # it holds the rows, too
-                held = [self._put(rows)]
-                del rows
-                yield block, held.pop()
-                self.progress.read(block.stop - block.start, count, len(blocks))
+            try:
+                coming = reader.submit(self._fetch, blocks[0], uploads)
+                for count, block in enumerate(blocks, 1):
+                    arrive = coming.result()
+                    if count < len(blocks):
+                        coming = reader.submit(self._fetch, blocks[count], uploads)
+                    else:
+                        del coming  # it holds the rows, too
+                    held = [self._put(arrive)]
+                    del arrive
+                    yield block, held.pop()
+                    self.progress.read(block.stop - block.start, count, len(blocks))
+            finally:
+                reader.submit(uploads.close).result()
 
     def outer(self, centred: Callable[[Array], Array]) -> Array:
         """R·Rᵀ of rows R = centred(rows), shape (n, n).

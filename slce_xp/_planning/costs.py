@@ -12,12 +12,16 @@ from slce_xp.core.solution import Costs
 from slce_xp.core.sums import ONE_HOT_CLASSES
 
 # Array operations of a product with C that do not grow with the data: of the product itself, and
-# of the space that grows by it.
-PASS_OPERATIONS, GROWTH_OPERATIONS = 8, 30
-# Those of a whole fit in addition to its passes, and seconds per label to sort them.
-FIT_OPERATIONS, LABEL_SECONDS = 120, 6e-8
+# of the space that grows by it, on the device and on the host.
+PASS_OPERATIONS, GROWTH_OPERATIONS, HOST_OPERATIONS = 8, 30, 60
+# Those of a whole fit in addition to its passes, on the host, and seconds per label to sort them.
+FIT_OPERATIONS, LABEL_SECONDS = 400, 6e-8
 # Rows of the small problem that the host's eigensolver is timed at.
 RITZ_ROWS = 200
+# Small problems of an iteration take as long as so many of the last one: of a symmetric matrix
+# in feature coordinates, which is factored first in sample coordinates.
+RITZ_PROBLEMS = {"scatter": 2.0, "gram": 4.0}
+HOST = PROFILES["cpu"]
 
 
 @dataclass(frozen=True)
@@ -30,12 +34,15 @@ class Steps:
     def solve(self, form: str, schedule: Schedule) -> tuple[float, Costs]:
         """Seconds of a typical fit in a form, and those of its steps."""
         costs = self.costs(form, schedule)
-        if form == "krylov":
-            return self._start() + TYPICAL_PASSES * costs.implicit + self._end(), costs
-        formed = self._start() + costs.forming + self._end()
-        if schedule.width:
-            return formed + TYPICAL_PASSES * costs.formed, costs
-        return formed + costs.dense, costs
+        seconds = self._start() + self._end()
+        if form != "krylov":
+            seconds += costs.forming
+        if not schedule.width:
+            return seconds + costs.dense, costs
+        each = costs.implicit if form == "krylov" else costs.formed
+        small = HOST.eigh(schedule.rows(self.problem, form))
+        shape = form if form != "krylov" else smaller_form(self.problem)
+        return seconds + TYPICAL_PASSES * each + RITZ_PROBLEMS[shape] * small, costs
 
     def costs(self, form: str, schedule: Schedule) -> Costs:
         """Seconds of the steps that an iteration chooses from."""
@@ -48,7 +55,7 @@ class Steps:
             forming=self._forming(shape, with_sums=form != "krylov"),
             formed=self.profile.product(m, m, _average(problem, schedule), item) + growth,
             dense=self._dense(shape),
-            ritz=PROFILES["cpu"].eigh(RITZ_ROWS) / RITZ_ROWS**3,
+            ritz=0.5 * RITZ_PROBLEMS[shape] * HOST.eigh(RITZ_ROWS) / RITZ_ROWS**3,
         )
 
     # ------------------------------------------------------------ steps
@@ -57,7 +64,8 @@ class Steps:
         """Labels, class sums, and what does not depend on the data."""
         problem, profile = self.problem, self.profile
         n, d, n_classes = problem.n, problem.d, problem.n_classes
-        fixed = FIT_OPERATIONS * profile.operation + 6 * profile.wait + LABEL_SECONDS * n
+        fixed = FIT_OPERATIONS * (profile.operation + HOST.operation) / 2 + 6 * profile.wait
+        fixed += LABEL_SECONDS * n
         if problem.stored is not None:
             return fixed + self._reading() + profile.sparse_product(problem.stored, n_classes)
         if n_classes <= ONE_HOT_CLASSES:
@@ -86,7 +94,8 @@ class Steps:
         length, rows = basis_length(problem, form), schedule.rows(problem, form) / 2
         width = _average(problem, schedule)
         sweeps = 6 * profile.product(width, length, max(1.0, rows), problem.itemsize)
-        return sweeps + GROWTH_OPERATIONS * profile.operation + profile.wait
+        on_host = 4 * HOST.eigh(width) + HOST_OPERATIONS * HOST.operation
+        return sweeps + on_host + GROWTH_OPERATIONS * profile.operation + profile.wait
 
     def _forming(self, form: str, *, with_sums: bool) -> float:
         """C by a pass over X; with the class sums if it is S_t, which need the same pass."""

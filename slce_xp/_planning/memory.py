@@ -88,9 +88,7 @@ def memory_of(form: str, problem: Problem, schedule: Schedule, limits: Limits) -
     if problem.stored is not None and not problem.by_rows:
         # A pass by rows makes products of either length; the one over features is a sum of terms.
         peak += width * (n if n >= d else 2 * d) * item
-    block = (
-        0 if form == "gram" else block_bytes(n, d, item, problem.accelerated)
-    )  # it has one already
+    block = 0 if form == "gram" else _block_of(problem)  # it has one already
     # Codes of labels, sorted by class, and T of the Krylov space with its eigenvectors.
     host = (2 + problem.sample_vectors) * 8 * n + 6 * 8 * rows * rows
     if problem.where == MEMORY:
@@ -130,6 +128,12 @@ def _block_rows(
     return read_rows, panel_rows, read_rows * cost + panel_rows * held
 
 
+def _block_of(problem: Problem) -> int:
+    """Bytes of a block of an X in memory."""
+    in_place = problem.accelerated and problem.where == MEMORY
+    return block_bytes(problem.n, problem.d, problem.itemsize, in_place)
+
+
 def _share(most: int, share: int, limits: Limits) -> int:
     allowed = [size // share for size in limits if size is not None]
     return max(1, min(most, *allowed)) if allowed else most
@@ -138,7 +142,7 @@ def _share(most: int, share: int, limits: Limits) -> int:
 def _peak(form: str, problem: Problem, schedule: Schedule) -> int:
     """The peak of bytes on the device."""
     n, d, n_classes, k, item = problem.n, problem.d, problem.n_classes, problem.k, problem.itemsize
-    block = block_bytes(n, d, item, problem.accelerated) // item
+    block = _block_of(problem) // item
     codes = 8 * n // item
     sums = n_classes * d
     few = n_classes <= ONE_HOT_CLASSES
@@ -191,7 +195,7 @@ def _spaces(form: str, problem: Problem, schedule: Schedule) -> list[int]:
     if not width:
         return []
     n, d, item = problem.n, problem.d, problem.itemsize
-    block = block_bytes(n, d, item, problem.accelerated) // item
+    block = _block_of(problem) // item
     wide = min(schedule.wide_passes, TYPICAL_PASSES)
     few = min(problem.n_classes, width)
     # In the end there is a pool of other rows, too.

@@ -22,7 +22,9 @@ PATIENCE_BYTES = 5e12  # an hour or two of reading: recommend a cluster for more
 # An iteration must be predicted to be so many times faster than a dense form before it is tried. A
 # spectrum may be hard, and with more samples than features, too few eigenvalues may be positive,
 # which only the dense form finishes.
-LEAST_GAIN = {"wide": 1.0, "tall": 2.0}
+LEAST_GAIN = {"wide": 1.5, "tall": 2.0}
+# Matrices of at most so many rows are left to a dense eigensolver.
+SMALL = 200
 # A pass over a file or a cluster is dear in more ways than its seconds: forming C, which takes one,
 # may be predicted to take so many times as long.
 ONE_PASS_GAIN = 2.0
@@ -355,7 +357,8 @@ def _schedules(form: str, problem: Problem) -> list[Schedule]:
     schedules = [] if form == "krylov" else [Schedule()]
     # Beyond the positive eigenvalues lie the null space and the bulk of the spectrum, and a start
     # block of very many classes is a dense problem already.
-    suits = problem.k < problem.n_classes and 4 * problem.n_classes <= min(problem.n, problem.d)
+    shorter = min(problem.n, problem.d)
+    suits = problem.k < problem.n_classes and max(4 * problem.n_classes, SMALL) <= shorter
     if suits and (form != "gram" or problem.supervised):
         schedules.append(_schedule(form, problem, is_fast=True, iterates=True))
     return schedules

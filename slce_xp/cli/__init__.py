@@ -43,13 +43,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     Examples
     --------
     >>> from slce_xp.cli import main
-    >>> main(["plan", "--samples", "801", "--features", "20531", "--classes", "5"])
-    plan for 801 samples × 20531 features, 5 classes, float64 → 4 components
-      X       132 MB in memory
-      form    gram: 2.2e+10 flops against 7e+13 (scatter), 2.3e+10 (krylov)
-      work    2.2e+10 flops, about 3 passes over X
-      memory  27.7 MB in addition to X, 12.8 kB on the host
-    0
+    >>> main(["inspect", "none.npz"])  # the error goes to the standard error
+    1
     """
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # for terminals without an arrow

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import itertools
+import re
 import shlex
 import warnings
 import zlib
@@ -71,7 +72,8 @@ def _first_lines(lines: Iterable[str], path: Path, chosen: Chosen) -> _Head:
 
     def behind_comments() -> Iterator[str]:
         for line in lines:
-            if line.strip() and line[0] not in MARKS:
+            is_hint = re.fullmatch(r"sep=.\s*", line)  # Excel's, for itself
+            if line.strip() and line[0] not in MARKS and not is_hint:
                 yield line
                 break
             comments.append(line)

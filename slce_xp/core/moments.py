@@ -639,16 +639,24 @@ def _sums(
 
 
 def with_second(moments: Moments, rows: Rows, groups: Groups) -> Moments:
-    """The same moments about the mean, with the second moment: one more pass over X."""
-    about = moments.about(moments.mean)
-    kernel = _block_sums(rows, 0, about.shift, about.scale, second=True)
+    """The same moments with the second moment: one more pass over X, in a bad frame two."""
     signed = rows.put(groups.scatter_weights)
+    if not rows.is_sparse:
+        found = _add_second(moments, rows, signed)
+        scatter = float(read(found.square())[0]) - moments.centring
+        if moments.centring <= SAFE_OFFSET_SQUARES * scatter:
+            return found
+    found = _add_second(moments.about(moments.mean), rows, signed)
+    if rows.is_sparse:
+        _warn_if_far(rows, moments.centring, float(read(found.square())[0]))
+    return found
+
+
+def _add_second(moments: Moments, rows: Rows, signed: Array | None) -> Moments:
+    kernel = _block_sums(rows, 0, moments.shift, moments.scale, second=True)
     made = kernel.made_per_row(rows, signed, None)
     _, total, _ = rows.map_rows(kernel, made, None, None, signed, None)
-    about = replace(about, second=total)
-    if rows.is_sparse:
-        _warn_if_far(rows, moments.centring, float(read(about.square())[0]))
-    return about
+    return replace(moments, second=total)
 
 
 def _block_sums(

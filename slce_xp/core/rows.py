@@ -82,7 +82,7 @@ class Rows(ABC):
         self.progress = progress or Progress()
         self.row_numbers = row_numbers
         self._itemsize = int(place.xp.finfo(dtype).bits) // 8
-        on_accelerator = _backend.accelerator_model(place) is not None
+        on_accelerator = self.in_memory and _backend.accelerator_model(place) is not None
         self._block_bytes = block_bytes(self.n, self.d, self._itemsize, on_accelerator)
 
     @abstractmethod
@@ -267,6 +267,15 @@ class DenseRows(BlockRows):
         if self._kept is not None:
             index = xp.take(self._kept_index, index)
         return xp.astype(xp.take(self._x, index, axis=0), self.dtype, copy=False)
+
+    def sum_runs(
+        self, order: np.ndarray, starts: np.ndarray, weights: np.ndarray | None
+    ) -> Array | None:
+        """Sum runs of rows in a given order, if the library can do so without gathering them."""
+        if self._x.dtype != self.dtype:
+            return None
+        order = order if self._kept is None else self._kept[order]
+        return _backend.sums_of_runs(self._x, order, starts, weights)
 
     def columns(self, index: slice) -> Array:
         """The columns of a slice, as floats."""

@@ -207,6 +207,10 @@ def _sum_in_class_order(
     xp, _ = rows.place
     length = max(2, min(PIECE_ROWS, rows.block_length(rows.d)))  # 1 would never end
     order = np.argsort(codes, kind="stable")
+    if shift is None:
+        sums = _sum_runs(rows, order, codes, counts, weights, scale)
+        if sums is not None:
+            return sums
     partial_sums = []
     owners = []  # the class of each useful row of the partial sums
     useful = []  # and its position among them all
@@ -257,6 +261,33 @@ def _staged(
             weighted[i, : len(members)] = weights[members]
     there = _backend.from_host(index, rows.place)
     return there[0, ...], there[1, ...], None if weighted is None else rows.put(weighted)
+
+
+def _sum_runs(
+    rows: DenseRows,
+    order: np.ndarray,
+    codes: np.ndarray,
+    counts: np.ndarray,
+    weights: np.ndarray | None,
+    scale: float,
+) -> Array | None:
+    """The same in parts of classes, by a routine that reads rows where they are."""
+    # Short runs: their rows are added one after the other.
+    within = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)
+    starts = np.append(np.flatnonzero(within % max(2, PIECE_ROWS) == 0), len(order))
+    before, after = _backend.factors_of(scale)
+    scaled = None if weights is None else weights[order]
+    if before != 1.0:
+        scaled = before * (np.ones(len(order)) if scaled is None else scaled)
+    sums = rows.sum_runs(order, starts, scaled)
+    if sums is None:
+        return None
+    if len(starts) - 1 > len(counts):  # of the parts, which are far fewer than the rows
+        owner = codes[order[starts[:-1]]]
+        sums = _sum_in_class_order(DenseRows(sums), owner, np.bincount(owner), None, None, 1.0)
+    if after != 1.0:
+        sums *= after
+    return sums
 
 
 def _sum_columns(
