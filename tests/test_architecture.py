@@ -20,7 +20,7 @@ ROOMS = [
     ("core",),
     ("_data",),
     ("_planning",),
-    ("_files", "_model", "_fit", "_partial"),
+    ("_files", "_summary", "_model", "_warnings", "_fit", "_partial"),
     ("_estimator",),
     ("",),
     ("anndata", "plot"),
