@@ -32,12 +32,19 @@ from torch.utils.flop_counter import FlopCounterMode
 import slce_xp
 from slce_xp import _backend
 from slce_xp._backend import transfer
-from slce_xp._planning import plan as _plan
-from slce_xp._planning import sizes as _sizes
+from slce_xp._planning import profiles
+from slce_xp._planning.devices import PROFILES
+from slce_xp._planning.memory import Limits
+from slce_xp._planning.plan import choose
+from slce_xp._planning.problem import ITEMSIZES, Problem
+from slce_xp._planning.schedule import TYPICAL_PASSES
+from slce_xp._planning.sizes import format_bytes
 from slce_xp.core import krylov, krylov_space
 from slce_xp.core import moments as _moments
+from slce_xp.core.solution import FORMS
 
 NOT_SEEN = "fake CUDA tensors: exact for tensors, workspace of eigh as LAPACK's, no times"
+PROFILE = PROFILES["a100"]  # for the choice of the form
 GRANULARITY = 512
 aten = torch.ops.aten
 
@@ -54,9 +61,14 @@ class PlainIndexing(TorchFunctionMode):
     def __torch_function__(
         self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None
     ) -> Any:
-        """Replace ``x[index]``; all else as it is."""
+        """Replace ``x[index]`` and ``x[index] = y``; all else as it is."""
         if func is torch.Tensor.__getitem__:
             return _view(*args)
+        if func is torch.Tensor.__setitem__:
+            target, index, values = args
+            if _view(target, index).shape != values.shape:
+                raise ValueError(f"{values.shape} does not fit into {index} of {target.shape}")
+            return None  # there are no values to copy
         return func(*args, **(kwargs or {}))
 
 
@@ -153,7 +165,8 @@ def scripted_reads(form: str, k: int) -> Iterator[None]:
         nonlocal size
         parts = read(*matrices)  # packs them on the device, which takes room
         if parts[0].ndim != 2:
-            return parts  # traces, losses, eigenvalues: ones
+            # Traces, losses, eigenvalues: ones. Classes in the start block are orthogonal and long.
+            return [2 * np.eye(*p.shape) if p.ndim == 2 and p.shape[1] > 1 else p for p in parts]
         height, width = parts[0].shape
         if len(parts) == 1 and width > 1:
             squares = np.full(height, 4.0)
@@ -183,6 +196,8 @@ def scripted_reads(form: str, k: int) -> Iterator[None]:
             (transfer, "from_host", _from_host),
             (_backend, "draw_normal", _draw_normal),
             (_backend, "free_bytes", lambda place: None),
+            (_backend, "accelerator_model", lambda place: PROFILE.name),
+            (profiles, "load", lambda *place: PROFILE),
             (_moments, "_probe_frame", no_shift),
             (_moments, "_better_frame", good_frame),
             (krylov_space, "read", scripted_read),
@@ -202,7 +217,7 @@ def measure(
     n_components: int | None = None,
     dtype: str = "float32",
     solver: str = "auto",
-    passes: int = _plan.TYPICAL_PASSES,
+    passes: int = TYPICAL_PASSES,
 ) -> dict[str, Any]:
     """Bytes and flops of one fit on a CUDA device.
 
@@ -214,8 +229,8 @@ def measure(
         Passes of the matrix-free form; fewer where its space would fill that of the data.
     """
     k = n_components or min(n_classes - 1, d)
-    problem = _plan.Problem(n, d, n_classes, k, dtype)
-    plan = _plan.choose(problem, _plan.Limits(), solver)
+    problem = Problem(n, d, n_classes, k, dtype, accelerated=True)
+    plan = choose(problem, Limits(), solver, PROFILE)
     passes = max(1, min(passes, min(n, d) // max(1, plan.width)))
     labels = np.arange(n) % n_classes
     live = LiveBytes()
@@ -257,9 +272,9 @@ SIZES = [
 def main() -> None:
     """Print what fits of some sizes take."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--solver", default="auto", choices=("auto", *_plan.FORMS))
+    parser.add_argument("--solver", default="auto", choices=("auto", *FORMS))
     parser.add_argument("--size", nargs=3, type=int, metavar=("N", "D", "CLASSES"))
-    parser.add_argument("--dtype", default="float32", choices=_plan.ITEMSIZES)
+    parser.add_argument("--dtype", default="float32", choices=ITEMSIZES)
     options = parser.parse_args()
     print(NOT_SEEN)
     for size in [(*options.size, options.dtype)] if options.size else SIZES:
@@ -267,9 +282,9 @@ def main() -> None:
         result = measure(n, d, n_classes, dtype=dtype, solver=options.solver)
         x, peak = result["x_bytes"], result["peak_bytes_beside_x"]
         print(
-            f"{n:>9} × {d:<9} {dtype} {result['form']:8} X {_sizes.format_bytes(x):>8}, beside it "
-            f"{_sizes.format_bytes(peak):>8} ({peak / x:.3f} × X; plan "
-            f"{_sizes.format_bytes(result['plan_bytes'])}), {result['flops']:.2e} flops"
+            f"{n:>9} × {d:<9} {dtype} {result['form']:8} X {format_bytes(x):>8}, beside it "
+            f"{format_bytes(peak):>8} ({peak / x:.3f} × X; plan "
+            f"{format_bytes(result['plan_bytes'])}), {result['flops']:.2e} flops"
         )
 
 

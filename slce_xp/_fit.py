@@ -5,22 +5,22 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
-import warnings
 from functools import partial
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 
-from slce_xp import _backend, _errors, _parameters
+from slce_xp import _backend, _errors, _parameters, _warnings
 from slce_xp._backend import Place, Sparse
 from slce_xp._data import matrix as _matrix
 from slce_xp._data.labels import Labels, as_labels
 from slce_xp._data.open import open_rows
 from slce_xp._data.row_reader import RowReader
-from slce_xp._model import ConvergenceWarning, Model
+from slce_xp._model import Model
 from slce_xp._planning import plan as _plan
 from slce_xp._planning import profiles, sizes
+from slce_xp._planning.costs import smaller_form
 from slce_xp._planning.memory import Limits
 from slce_xp._planning.plan import Plan
 from slce_xp._planning.problem import BLOCKS, CLUSTER, ITEMSIZES, MEMORY, Problem
@@ -184,7 +184,7 @@ def fit(
             sample_weight=sample_weight, class_weight=class_weight, unlabeled=unlabeled,
             unlabeled_weight=unlabeled_weight, progress=progress,
         )  # fmt: skip
-        n_components = components_for(n_components, everything)
+        n_components = _warnings.components_for(n_components, everything)
         if n_components == everything.n_components:
             return everything
     matrix = _matrix.as_values(X)
@@ -242,7 +242,7 @@ def fit(
                 plan = _after(plan, dense, LONG if plan.form == "krylov" else plan.reason)
         model = make_model(operator, solution, labels, plan, n_components)
         bar.done()
-    warn_if_unconverged(model, solution, request)
+    _warnings.warn_if_unconverged(model, solution, request)
     names = _matrix.feature_names(X)
     return model if names is None else dataclasses.replace(model, feature_names=names)
 
@@ -259,7 +259,7 @@ def make_model(
     xp, _ = operator.place
     vectors = eigen.fix_signs(solution.vectors)
     low, high = solution.n_positive
-    _warn_if_useless(n_components, plan.n_components, low, high)
+    _warnings.warn_if_useless(n_components, plan.n_components, low, high)
     kept = slice(None, low if n_components == "positive" else plan.n_components)
     dtype = dtype or vectors.dtype
     arrays = {
@@ -379,7 +379,7 @@ def _dense_plan(plan: Plan, limits: Limits, profile: Profile) -> Plan | None:
     if plan.form != "krylov":
         return plan
     try:
-        return _plan.choose(plan.problem, limits, _plan.dense_form(plan.problem), profile)
+        return _plan.choose(plan.problem, limits, smaller_form(plan.problem), profile)
     except MemoryError:
         return None
 
@@ -431,76 +431,3 @@ def _check_solver(solver: str) -> None:
     if not isinstance(solver, str) or solver not in ("auto", *FORMS):
         valid = ", ".join(repr(name) for name in ("auto", *FORMS))
         raise _errors.invalid("solver", f"solver must be one of {valid}; got {solver!r}")
-
-
-def warn_if_unconverged(model: Model, solution: Solution, request: Request) -> None:
-    """Warn if the model is not as exact as was asked for."""
-    late = ""
-    if not solution.converged and solution.residuals is None:
-        late = (
-            "components are less exact than rounding allows: the Gram form cannot resolve such "
-            "small eigenvalues. Use solver='scatter' or float64"
-        )
-    elif not solution.converged and solution.residuals is not None:
-        proved = "it is not proved that these are the leading components"
-        if math.isfinite(solution.angle_bound):
-            proved = f"the angle to the exact subspace is proved to {solution.angle_bound:.1e} only"
-        late = (
-            f"after {solution.passes} passes {proved}, with tol={request.tol:g}, and the largest "
-            f"residual is {solution.residuals.max(initial=0.0):.1e}; raise "
-            f"max_iter={request.max_iter}, max_memory or tol, or use a dense solver"
-        )
-    elif (
-        solution.residuals is None
-        and 0.0 < krylov.ROUNDING_SLACK * request.tol < solution.angle_bound
-        # With components that do not lower the loss the exact subspace is of no interest.
-        and model.n_positive == model.n_components
-    ):
-        late = (
-            f"the angle to the exact subspace is proved to {solution.angle_bound:.1e} only, with "
-            f"tol={request.tol:g}: the last eigenvalue is hardly larger than the next. Use another "
-            "n_components, or a larger tol"
-        )
-    if late:
-        warnings.warn(late, ConvergenceWarning, stacklevel=3)
-
-
-def components_for(share: Any, model: Model) -> int:
-    """How many components of a model with all that lower the loss remove a share of it."""
-    removed = np.cumsum(_backend.to_host(model.loss_shares), dtype=np.float64)
-    count = int(np.searchsorted(removed, share)) + 1
-    if 0 < len(removed) < count:
-        warnings.warn(
-            f"n_components={share} is more than the share of the loss that components remove, "
-            f"which is {removed[-1]:.4f} for all {len(removed)} that lower it; these are kept",
-            stacklevel=3,
-        )
-    return min(count, len(removed))
-
-
-def _warn_if_useless(n_components: int | float | str | None, k: int, low: int, high: int) -> None:
-    if n_components == "positive" and low < high:
-        warnings.warn(
-            f"n_components='positive' has {low} components, but up to {high} eigenvalues may be "
-            "positive: the others cannot be distinguished from zero. Use a dense solver or float64",
-            stacklevel=4,
-        )
-    elif n_components == "positive" and high == 0:
-        warnings.warn(
-            "no direction lowers the loss, so the model has no components: the classes "
-            "overlap too much. n_components=1 gives the best single direction",
-            stacklevel=4,
-        )
-    elif high == 0:
-        warnings.warn(
-            "no direction lowers the loss, so the embedding is of little use: the classes overlap "
-            "too much",
-            stacklevel=4,
-        )
-    elif n_components not in (None, "positive") and low < k:
-        known = "lower" if low == high else "are known to lower"
-        warnings.warn(
-            f"n_components={k} was asked for, but only the first {low} {known} the loss; "
-            "n_components='positive' keeps those",
-            stacklevel=4,
-        )

@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 
-from slce_xp import _backend, _files, _parameters
+from slce_xp import _backend, _files, _parameters, _summary
 from slce_xp._backend import Array, Place
 from slce_xp._data import matrix as _matrix
 from slce_xp._data.open import open_rows
@@ -178,9 +178,7 @@ class Model:
         .. math:: \lVert \tilde C - X A A^T \rVert_F^2
             = \operatorname{tr} S_b - \sum_{i \le k} \mu_i
         """
-        return self._loss(_backend.to_host(self.eigenvalues))
-
-    def _loss(self, eigenvalues: np.ndarray) -> float:
+        eigenvalues = _backend.to_host(self.eigenvalues)
         return self.total_loss - float(eigenvalues.sum(dtype=np.float64))
 
     @property
@@ -271,55 +269,7 @@ class Model:
         return eigen.in_units(bounds, 2 * exponent, values.dtype, "eigenvalue_bounds")
 
     def __str__(self) -> str:
-        k = self.n_components
-        eigenvalues = _backend.to_host(self.eigenvalues)
-        angle = f"within {self.angle_bound:.0e} rad of the exact subspace, proved"
-        if math.isinf(self.angle_bound):
-            angle = "no bound of the angle to the exact subspace is proved"
-        return "\n".join(
-            [
-                f"SLCE model: {self.n_features} features → {k} component{'s' * (k != 1)}"
-                + (", of scaled columns" if self.scale is not None else ""),
-                f"  fitted on    {self.n_samples} samples of {len(self.classes)} classes"
-                + (f", {self.n_unlabeled} without a label" if self.n_unlabeled else ""),
-                f"  solved by    {self.solver} form{self._effort()}, {self._place}, "
-                f"{_backend.dtype_name(self.mean.dtype)}",
-                f"  eigenvalues  {_listed(f'{v:.4g}' for v in eigenvalues)}",
-                f"  loss         {self._removed(eigenvalues)}",
-                f"  components   {self._use()}",
-                *([f"  accuracy     {angle}"] * bool(k)),
-            ]
-        )
-
-    def _removed(self, eigenvalues: np.ndarray) -> str:
-        """Describe how much of the loss is left by components that lower it, and by all."""
-        total, positive = self.total_loss, self.n_positive
-        if not positive or not total > 0:
-            return f"{total:.4g}, of which nothing is removed"
-        least = self._loss(eigenvalues[:positive])
-        shares = eigenvalues[:positive].astype(np.float64) / total
-        text = f"{least:.4g} of {total:.4g}, {100 * (1 - least / total):.1f} % removed"
-        if positive < self.n_components:
-            text += f" by the first{f' {positive}' * (positive > 1)}"
-        if positive > 1:
-            text += f" ({_listed(f'{100 * share:.1f}' for share in shares)})"
-        return text
-
-    def _use(self) -> str:
-        k, positive = self.n_components, self.n_positive
-        if not k:
-            return "none: no direction lowers the loss, the classes overlap"
-        if not positive:
-            return "none of them lowers the loss: the classes overlap"
-        return (
-            "all of them lower the loss" if positive == k else f"{positive} of them lower the loss"
-        )
-
-    def _effort(self) -> str:
-        if not self.passes:
-            return ""
-        worst = 0.0 if self.residuals is None else self.residuals.max(initial=0.0)
-        return f" ({self.passes} passes, residual {worst:.0e})"
+        return _summary.summary(self)
 
     def __repr__(self) -> str:
         return (
@@ -649,12 +599,6 @@ class Model:
         if self.feature_names is not None:
             arrays["feature_names"] = self.feature_names
         _files.write(path, facts, {"classes": classes, **arrays})
-
-
-def _listed(values: Iterable[str]) -> str:
-    """Join the first few values of a list."""
-    texts = list(values)
-    return ", ".join(texts[:6]) + ", …" * (len(texts) > 6) if texts else "none"
 
 
 def load(

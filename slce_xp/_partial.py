@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from slce_xp import _backend, _errors, _fit, _parameters
+from slce_xp import _backend, _errors, _fit, _parameters, _warnings
 from slce_xp._backend import Array, Place
 from slce_xp._data import labels as _labels
 from slce_xp._data import matrix as _matrix
@@ -229,7 +229,7 @@ def solve(statistics: Statistics, n_components: int | float | str | None, seed: 
     """The model of all samples that were added up; as if they had been fitted at once."""
     if _parameters.is_share(n_components):
         everything = solve(statistics, "positive", seed)
-        n_components = _fit.components_for(n_components, everything)
+        n_components = _warnings.components_for(n_components, everything)
         if n_components == everything.n_components:
             return everything
     seen = statistics.counts > 0
@@ -260,5 +260,5 @@ def solve(statistics: Statistics, n_components: int | float | str | None, seed: 
             n_unlabeled=statistics.n_unlabeled,
         )
         model = _fit.make_model(operator, solution, labels, plan, n_components, dtype)
-    _fit.warn_if_unconverged(model, solution, request)
+    _warnings.warn_if_unconverged(model, solution, request)
     return model

@@ -1,4 +1,4 @@
-"""What a fit may cost on a device, in host reads and bytes: `python tests/budgets.py` prints it.
+"""Budgets of a fit on a device, in host reads and bytes: `python tests/budgets.py` prints it.
 
 `metered` measures on the double of a torch accelerator, on CuPy (emulated or not) and on CUDA.
 """
@@ -27,7 +27,7 @@ PASSES = _plan.TYPICAL_PASSES
 
 # Host reads of a fit. The matrix-free form reads once more in each pass.
 FIT_READS = {"scatter": 4, "gram": 5, "krylov": 7}
-# At most so many copies of host arrays in a fit, for each of which CUDA waits, too. The matrix-free
+# Most copies of host arrays in a fit; CUDA waits for each of them, too. The matrix-free
 # form makes two more in each pass.
 FIT_UPLOADS = {"scatter": 5, "gram": 15, "krylov": 8}
 READS_ABOUT = {
@@ -92,7 +92,7 @@ def fit(x, y, solver, floor=0.0, **options):
 
 @contextlib.contextmanager
 def metered(backend):
-    """Yield what will hold `reads` (of the host) and `peak` (bytes beside what was there)."""
+    """Yield an object that receives `reads` of the host and the `peak` of bytes allocated."""
     found = types.SimpleNamespace(reads=0, peak=0)
     if backend.label == "torch-device":
         books = backend.books

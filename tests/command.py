@@ -1,4 +1,4 @@
-"""The command, run by tests in a process of its own or in theirs, and what it should write."""
+"""Run the command in a separate process or in this one; expected outputs."""
 
 import contextlib
 import io
@@ -21,7 +21,7 @@ ROOT = Path(slce_xp.__file__).parents[1]
 
 def environment(*paths, **variables):
     path = os.pathsep.join(map(str, (*paths, ROOT)))
-    buffered = {"PYTHONUNBUFFERED": ""}  # as for users, whatever the environment of the tests
+    buffered = {"PYTHONUNBUFFERED": ""}  # as for users, independent of the tests' environment
     return {**os.environ, "PYTHONPATH": path, "COLUMNS": "100", **buffered, **variables}
 
 

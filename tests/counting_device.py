@@ -57,7 +57,7 @@ NOT_THE_CALLER = tuple(
 
 
 class Sync(NamedTuple):
-    """One time that the host waited for the device."""
+    """One wait of the host for the device."""
 
     operation: str
     file: str
@@ -70,14 +70,14 @@ class DeviceModule(backend_registration._DummyBackendModule):
     active: list = []  # noqa: RUF012 -- the devices entered, innermost last: one for all of torch
 
     def mem_get_info(self, device=None):
-        """Free and total bytes, as torch.cuda tells them."""
+        """Free and total bytes, as in torch.cuda."""
         books = self.active[-1]
         total = UNLIMITED if books.capacity is None else books.capacity
         return total - books.live_bytes, total
 
 
 class SimTensor(torch.Tensor):
-    """A tensor that says it is on the device; its values are in a host tensor, `held`."""
+    """A tensor that reports the device as its own; its values are in a host tensor, `held`."""
 
     @staticmethod
     def __new__(cls, held, books):
@@ -170,7 +170,7 @@ class CountingDevice(TorchDispatchMode):
         torch._C._set_only_lift_cpu_tensors(self._lift)
         return super().__exit__(*exception)
 
-    # ------------------------------------------------------------ ways past the books
+    # ------------------------------------------------------------ unlogged transfers
 
     def put(self, values):
         """A NumPy array on the device; only its memory is accounted for."""
@@ -273,7 +273,7 @@ class CountingDevice(TorchDispatchMode):
                     f"{operation}: expected all tensors on the same device, found "
                     f"{self.device} and cpu with shape {tuple(tensor.shape)}"
                 )
-            self._log_upload("index from host", tensor.nbytes)  # torch moves it by itself
+            self._log_upload("index from host", tensor.nbytes)  # torch moves it implicitly
         if operation in PRODUCTS and not tensors[0].is_floating_point():
             raise RuntimeError(f"{operation} of {tensors[0].dtype} is not implemented on a GPU")
         masked = indexing and any(x is not None and x.dtype == torch.bool for x in args[1])

@@ -1,6 +1,6 @@
-"""A process that fits what only its workers hold, and tells the most memory it took itself.
+"""A Dask client that fits data held by its workers and prints its own peak memory.
 
-``python tests/dask_client.py MEGABYTES SOLVER`` prints, in MB, what it took before and in the end.
+``python tests/dask_client.py MEGABYTES SOLVER`` prints, in MB, its peak before and after the fit.
 """
 
 import sys
@@ -16,7 +16,7 @@ CHUNK_ROWS, N_CLASSES = 4096, 10
 
 
 def make(start, rows, d):
-    """Rows as a worker makes them: a class each, far enough apart to be told from noise."""
+    """Rows created on a worker; the classes are well separated."""
     rng = np.random.default_rng(start)
     X = rng.random((rows, d), dtype=np.float32)
     X[np.arange(rows), (start + np.arange(rows)) % N_CLASSES] += 1
@@ -44,7 +44,7 @@ def main():
         before = most_memory()
         model = slce_xp.fit(X, y, solver=solver)
         assert X.nbytes > 0.99e6 * megabytes
-        # The classes differ in ten columns, and nowhere else.
+        # The classes differ in ten columns only.
         assert np.abs(model.components[:, N_CLASSES:]).max() < 0.1
         print(before, most_memory())
 

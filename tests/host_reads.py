@@ -1,4 +1,4 @@
-"""Who reads values of a library's arrays: on a device every such read is a wait.
+"""Detect host reads of array values: on a device each of them is a wait.
 
 array-api-strict lets `float(x)` and its like pass on any of its devices. While `watched` is
 open each of them is located, and those that slce_xp makes other than by `to_host` are reported.
@@ -35,7 +35,7 @@ def folder_of(module):
 
 @contextlib.contextmanager
 def watched(library):
-    """Yield the list that hidden reads are put down in, as text."""
+    """Yield a list that collects hidden reads, as text."""
     hidden = []
     arrays = type(library.empty(0))
 
@@ -60,14 +60,14 @@ def described(hidden):
 
 
 def find_culprit(frame, libraries):
-    """File and line of the nearest caller outside the libraries, if it is slce_xp's fault."""
+    """File and line of the nearest caller outside the libraries, if it is in slce_xp."""
     inside = (__file__, *map(folder_of, libraries))
     while frame and frame.f_code.co_filename.startswith(inside):
         frame = frame.f_back
     if not frame or not frame.f_code.co_filename.startswith(folder_of(slce_xp)):
         return None
     culprit = f"{frame.f_code.co_filename}:{frame.f_lineno}"
-    while frame:  # the one way that values may leave by, and what it calls
+    while frame:  # `to_host`, and what it calls, may read
         if (frame.f_code.co_filename, frame.f_code.co_name) == (transfer.__file__, "to_host"):
             return None
         frame = frame.f_back

@@ -1,4 +1,4 @@
-"""The paper's eigenproblem written naively, C̃ and all: what every form is measured against."""
+"""The paper's eigenproblem, implemented naively with C̃ itself: the reference for every form."""
 
 import numpy as np
 
@@ -71,7 +71,7 @@ def descending(matrix):
 
 
 def gapped_count(values, k, level):
-    """The largest count up to k whose last eigenvalue stands clear of the next one."""
+    """The largest count up to k with a gap below its last eigenvalue."""
     scale = np.abs(values).max()
     for count in range(min(k, len(values) - 1), 0, -1):
         if values[count - 1] - values[count] > level * scale:
@@ -89,7 +89,7 @@ def assert_leading(model, backend, matrix, dtype, k):
     values, vectors = descending(matrix)
     scale = np.abs(values).max()
     np.testing.assert_allclose(eigenvalues, values[:k], atol=200 * eps * scale)
-    # An angle is worth eps over the gap, so a gap of this size allows the tolerance.
+    # Angles are determined to eps over the gap; this gap allows the tolerance.
     angle = {"float64": 1e-8, "float32": 1e-3}[dtype]
     count = gapped_count(values, k, 300 * eps / angle)
     assert count > 0
@@ -114,7 +114,7 @@ def canonical_correlations(X, y):
     """LDA's ρ², by QR: the squared cosines between the column space of X and the classes."""
     X = centred(X)
     u, s, _ = np.linalg.svd(X, full_matrices=False)
-    # Centred rows span n − 1 dimensions at most, whatever rounding leaves of the last one.
+    # Centred rows span at most n − 1 dimensions; ignore what rounding leaves of the last one.
     rank = min(len(X) - 1, int((s > s[0] * 10 * max(X.shape) * np.finfo(float).eps).sum()))
     u = u[:, :rank]
     classes, codes = np.unique(y, return_inverse=True)

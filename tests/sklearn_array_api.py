@@ -33,7 +33,7 @@ def checks():
     for estimator, check in estimator_checks_generator(SLCE()):
         if isinstance(check, partial) and check.func.__name__.startswith("check_array_api"):
             yield check.func.__name__, check.keywords, partial(check, estimator)
-    # Values, not only types and shapes, of every form: scikit-learn leaves these to the author.
+    # Values of every form: scikit-learn's checks cover only types and shapes.
     for solver, place, dtype, weighted in itertools.product(
         SOLVERS, PLACES, ("float32", "float64"), (False, True)
     ):

@@ -50,7 +50,7 @@ def test_results_are_written_into_adata():
     np.testing.assert_array_equal(adata.X, X)
 
 
-def test_a_copy_leaves_the_original_alone():
+def test_copy_leaves_the_original_alone():
     adata = cells()
     other = slce(adata, copy=True)
     assert "X_slce" in other.obsm
@@ -83,7 +83,7 @@ def test_number_of_components_and_other_options():
     }
 
 
-def test_a_layer():
+def test_layer():
     adata = cells()
     adata.layers["scaled"] = 2 * X
     slce(adata, layer="scaled")
@@ -93,7 +93,7 @@ def test_a_layer():
 
 
 @pytest.mark.parametrize("use_highly_variable", [None, True])
-def test_only_genes_that_vary(use_highly_variable):
+def test_highly_variable_genes_only(use_highly_variable):
     adata = cells()
     chosen = np.arange(D) % 3 != 1
     adata.var["highly_variable"] = chosen
@@ -105,7 +105,7 @@ def test_only_genes_that_vary(use_highly_variable):
     assert adata.uns["slce"]["params"]["use_highly_variable"] is True
 
 
-def test_all_genes_although_some_are_marked():
+def test_all_genes_on_request():
     adata = cells()
     adata.var["highly_variable"] = np.arange(D) < 3
     slce(adata, use_highly_variable=False)
@@ -133,7 +133,7 @@ def test_float32_stays_float32():
     assert adata.obsm["X_slce"].dtype == adata.varm["SLCEs"].dtype == np.float32
 
 
-def test_a_view_becomes_its_own():
+def test_view_is_copied_with_a_warning():
     some = np.arange(N) % 2 == 0
     view = cells()[some]
     with pytest.warns(ad.ImplicitModificationWarning):
@@ -157,7 +157,7 @@ def test_kinds_of_labels(labels, tmp_path):
     np.testing.assert_array_equal(stored, expected.classes)
 
 
-def test_a_category_without_cells_is_not_a_class():
+def test_empty_categories_are_not_classes():
     adata = cells(labels=pd.Categorical(NAMES, categories=["B", "NK", "T", "platelet"]))
     slce(adata)
     np.testing.assert_array_equal(adata.uns["slce"]["classes"], ["B", "NK", "T"])
@@ -181,7 +181,7 @@ def test_all_results_survive_a_file(tmp_path, options):
         np.testing.assert_array_equal(after[name], before[name])
 
 
-def test_options_that_no_file_can_store_are_left_out(tmp_path):
+def test_options_that_cannot_be_stored_are_omitted(tmp_path):
     adata = cells()
     weights = np.linspace(1.0, 2.0, N)
     slce(adata, sample_weight=weights, class_weight={"B": 2.0}, max_memory=None)
@@ -200,7 +200,7 @@ def partly_labelled():
     return cells(labels=labels), labels
 
 
-def test_missing_labels_are_refused_by_name():
+def test_missing_labels_raise_and_are_named():
     adata, _ = partly_labelled()
     message = r"adata\.obs\['cell_type'\] must have .*; 23 of 90 .*unlabeled='missing'.*notna"
     with pytest.raises(ValueError, match=message):
@@ -282,7 +282,7 @@ def longest(monkeypatch):
     ids=["dense", "csr matrix", "csr array", "float32"],
 )
 @pytest.mark.parametrize("mode", ["r", "r+"])
-def test_a_file_is_read_in_blocks(backed, longest, kind, chosen, mode):
+def test_file_is_read_in_blocks(backed, longest, kind, chosen, mode):
     adata = cells(kind(COUNTS))
     if chosen is not None:
         adata.var["highly_variable"] = chosen
@@ -307,7 +307,7 @@ def test_a_file_is_read_in_blocks(backed, longest, kind, chosen, mode):
     np.testing.assert_array_equal(matrix, COUNTS.astype(adata.X.dtype))
 
 
-def test_genes_that_are_left_out_take_no_memory(backed, monkeypatch):
+def test_excluded_genes_take_no_memory(backed, monkeypatch):
     rng = np.random.default_rng(92)
     n, d = 3000, 400
     adata = ad.AnnData(rng.standard_normal((n, d)))
@@ -330,8 +330,8 @@ def test_genes_that_are_left_out_take_no_memory(backed, monkeypatch):
 
 
 @pytest.mark.parametrize("layer", ["dense", "csc"])
-def test_a_layer_of_a_backed_one_is_in_memory(backed, layer):
-    adata = cells(sp.csc_matrix(COUNTS))  # which is not used
+def test_layer_of_backed_adata_is_read_into_memory(backed, layer):
+    adata = cells(sp.csc_matrix(COUNTS))  # not used
     adata.layers["dense"], adata.layers["csc"] = X, sp.csc_matrix(X)
     there = backed(adata)
     slce(there, layer=layer)
@@ -339,7 +339,7 @@ def test_a_layer_of_a_backed_one_is_in_memory(backed, layer):
     np.testing.assert_allclose(there.obsm["X_slce"], expected, atol=1e-8)
 
 
-def test_a_backend_by_name_streams_a_backed_one(backed, longest):
+def test_named_backend_streams_backed_adata(backed, longest):
     with make_backend("torch"):
         there = backed(cells())
         slce(there, backend="torch")
@@ -349,7 +349,7 @@ def test_a_backend_by_name_streams_a_backed_one(backed, longest):
         np.testing.assert_allclose(there.obsm["X_slce"], expected, atol=1e-9)
 
 
-def test_views_and_copies_of_a_backed_one_are_refused(backed):
+def test_views_and_copies_of_backed_adata_raise(backed):
     there = backed(cells())
     with pytest.raises(ValueError, match=r"copy must be False .*backed by a file.*got True"):
         slce(there, copy=True)
@@ -359,7 +359,7 @@ def test_views_and_copies_of_a_backed_one_are_refused(backed):
     assert not there.obsm.keys()
 
 
-def test_compressed_columns_of_a_backed_one_are_refused(backed):
+def test_csc_matrix_of_backed_adata_raises(backed):
     with pytest.raises(ValueError, match=r"adata\.X must be dense or .*CSR.*got CSC.*to_memory"):
         slce(backed(cells(sp.csc_matrix(COUNTS))))
 
@@ -367,7 +367,7 @@ def test_compressed_columns_of_a_backed_one_are_refused(backed):
 # ---------------------------------------------------------------- other places
 
 
-def test_a_backend_by_name_returns_host_arrays():
+def test_named_backend_returns_host_arrays():
     with make_backend("torch"):
         adata = cells()
         slce(adata, backend="torch")
@@ -376,7 +376,7 @@ def test_a_backend_by_name_returns_host_arrays():
         np.testing.assert_allclose(adata.obsm["X_slce"], expected, atol=1e-9)
 
 
-def test_scanpy_draws_it():
+def test_scanpy_plots_the_embedding():
     sc = pytest.importorskip("scanpy")
     adata = cells()
     slce(adata)

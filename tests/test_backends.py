@@ -1,4 +1,4 @@
-"""Where a fit is computed: follow X, move once when asked, and never fall back."""
+"""Where a fit runs: on the device of X, or moved once on request; never a silent fallback."""
 
 import subprocess
 import sys
@@ -33,12 +33,12 @@ def check_lives(model, backend, dtype):
 # ---------------------------------------------------------------- which library and device
 
 
-def test_a_fit_follows_x(xp, dtype):
+def test_fit_runs_on_the_device_of_x(xp, dtype):
     check_lives(slce_xp.fit(xp.array(X, dtype), CODES), xp, dtype)
 
 
 @pytest.mark.parametrize("label", ["numpy", "torch", "strict", "jax"])
-def test_a_name_moves_x_there(xp, label, dtype):
+def test_backend_name_moves_x(xp, label, dtype):
     x = xp.array(X, dtype)
     with make_backend(label) as there:
         if xp.name == there.name:
@@ -52,17 +52,17 @@ def test_a_name_moves_x_there(xp, label, dtype):
     ("label", "device"),
     [("strict-device1", "device1"), ("jax", "cpu:1"), ("torch", "cpu"), ("torch-device", "sim:0")],
 )
-def test_a_name_and_a_device_move_x_there(label, device):
+def test_backend_name_and_device_move_x(label, device):
     with make_backend(label) as there:
         model = slce_xp.fit(X, CODES, backend=there.name, device=device)
         check_lives(model, there, "float64")
-        if there.device is not None:  # the library's own object says the same
+        if there.device is not None:  # the library's device object is equivalent
             model = slce_xp.fit(X, CODES, backend=there.name, device=there.device)
             check_lives(model, there, "float64")
 
 
 @pytest.mark.parametrize("module", ["numpy", "torch", "jax.numpy", "array_api_strict"])
-def test_a_module_names_its_library(module):
+def test_backend_may_be_a_module(module):
     namespace = pytest.importorskip(module)
     model = slce_xp.fit(X.astype(np.float32), CODES, backend=namespace)
     by_name = slce_xp.fit(X.astype(np.float32), CODES, backend=module.partition(".")[0])
@@ -86,7 +86,7 @@ def test_x_is_moved_once(monkeypatch, label, transfers, solver):
     with make_backend(label) as there:
         slce_xp.fit(samples, y, backend=there.name, device=there.device, solver=solver)
     assert sum(size >= samples.size for size in moved) == transfers
-    if there.books:  # the device itself says the same
+    if there.books:  # the device has counted the same
         assert samples.nbytes <= there.books.h2d_bytes < 2 * samples.nbytes
 
 
@@ -146,7 +146,7 @@ def test_jax_without_x64_computes_in_float32():
     np.testing.assert_allclose(model.to("numpy").components, REFERENCE.components, atol=1e-5)
 
 
-def test_a_device_without_float64_says_so():
+def test_float64_on_a_device_without_it_raises():
     with make_backend("strict-single") as there:
         options = {"backend": there.name, "device": "no_float64"}
         message = r"array_api_strict on no_float64 cannot hold float64 .*astype\('float32'\)"
@@ -157,10 +157,10 @@ def test_a_device_without_float64_says_so():
         check_lives(slce_xp.fit(X.astype(np.float32), CODES, **options), there, "float32")
 
 
-# ---------------------------------------------------------------- what is not there
+# ---------------------------------------------------------------- missing libraries and devices
 
 
-def test_x_and_a_device_that_disagree_are_refused(xp):
+def test_x_and_a_device_that_disagree_raise(xp):
     if xp.name == "array_api_strict":
         other = "device2"
     elif xp.name == "jax":
@@ -177,7 +177,7 @@ def test_x_and_a_device_that_disagree_are_refused(xp):
 
 @pytest.mark.parametrize("options", [{}, {"backend": "torch"}])
 @pytest.mark.parametrize("device", ["cuda", "cuda:0", "nowhere"])
-def test_a_device_that_torch_lacks_is_refused(device, options):
+def test_device_that_torch_lacks_raises(device, options):
     torch = pytest.importorskip("torch")
     if torch.cuda.is_available() and device != "nowhere":
         pytest.skip("there is a CUDA device")
@@ -187,7 +187,7 @@ def test_a_device_that_torch_lacks_is_refused(device, options):
 
 
 @pytest.mark.parametrize("device", ["cuda", "cpu:9", "nowhere"])
-def test_a_device_that_jax_lacks_is_refused(device):
+def test_device_that_jax_lacks_raises(device):
     pytest.importorskip("jax")
     message = rf"^device must be a device that jax has here \(cpu:0.*\); got '{device}'.*None"
     with pytest.raises(ValueError, match=message):
@@ -216,7 +216,7 @@ class Blocker:
     ("backend", "extra"),
     [("cupy", "cupy-cuda12"), ("cupy", "cupy-cuda13"), ("torch", "torch"), ("jax", "jax")],
 )
-def test_a_missing_library_names_the_extra_to_install(monkeypatch, backend, extra):
+def test_missing_library_names_the_extra_to_install(monkeypatch, backend, extra):
     for module in MODULES[backend]:
         monkeypatch.delitem(sys.modules, module, raising=False)
     monkeypatch.setattr(sys, "meta_path", [Blocker(backend), *sys.meta_path])
@@ -244,14 +244,14 @@ def fake_cupy(monkeypatch, *, has_gpu):
 
 
 @pytest.mark.parametrize("by_name", [True, False])
-def test_cupy_without_a_gpu_is_refused_not_replaced(monkeypatch, by_name):
+def test_cupy_without_a_gpu_raises_instead_of_falling_back(monkeypatch, by_name):
     cupy = fake_cupy(monkeypatch, has_gpu=False)
     with pytest.raises(RuntimeError, match=r"^backend='cupy' needs a CUDA GPU.*backend='numpy'"):
         slce_xp.fit(X, CODES, backend="cupy" if by_name else cupy)
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda:9", "cuda:x"])
-def test_a_device_that_cupy_lacks_is_refused(monkeypatch, device):
+def test_device_that_cupy_lacks_raises(monkeypatch, device):
     fake_cupy(monkeypatch, has_gpu=True)
     with pytest.raises(ValueError, match=rf"^device must be .* cupy has here .*; got '{device}'"):
         slce_xp.fit(X, CODES, backend="cupy", device=device)
@@ -283,10 +283,10 @@ def test_no_library_is_imported_before_it_is_needed(code, unwanted):
     assert unwanted.isdisjoint(loaded)
 
 
-def test_the_import_is_quick():
+def test_import_is_fast():
     code = (
         "import time, numpy; start = time.perf_counter(); import slce_xp; "
         "print(time.perf_counter() - start)"
     )
-    # The quickest of three: a busy machine is no reason to fail.
+    # The fastest of three, so that a busy machine does not fail the test.
     assert min(float(run_python(code)[0]) for _ in range(3)) < 0.5

@@ -1,4 +1,4 @@
-"""partial_fit and merge: batches in any order are as good as all samples at once."""
+"""partial_fit and merge: batches in any order give the result of all samples at once."""
 
 import pickle
 import tracemalloc
@@ -74,8 +74,8 @@ def test_batches_of_any_size_and_order(size):
 
 
 @pytest.mark.parametrize("offset", [1e6, 1e9])
-def test_nothing_is_lost_far_from_the_origin(offset):
-    far = X + offset  # exact to 1e-7 at 1e9: what the data are, not what we make of them
+def test_accuracy_far_from_the_origin(offset):
+    far = X + offset  # the data themselves are rounded to 1e-7 at 1e9
     exact = far - far.mean(axis=0)
     reference = slce_xp.fit(exact, Y)
     slce = in_batches(SLCE(), far.__getitem__, Y, 23)
@@ -83,8 +83,8 @@ def test_nothing_is_lost_far_from_the_origin(offset):
     assert angle < 1e-12 * max(1.0, offset * np.finfo(float).eps * 1e9)
 
 
-def test_batches_whose_means_lie_far_apart():
-    # About any one shift the second moment would lose these batches' spread.
+def test_batches_with_distant_means():
+    # A second moment about a common shift would lose the spread of these batches.
     rng = np.random.default_rng(3)
     far = X + 1e7 * np.repeat(rng.normal(size=(3, 12)), 100, axis=0)
     labels = np.repeat([0, 1, 2], 100)
@@ -93,15 +93,15 @@ def test_batches_whose_means_lie_far_apart():
     assert oracle.largest_angle(slce.components_, np.asarray(reference.components)) < 1e-9
 
 
-def test_single_precision_is_added_up_in_double():
-    # Thousands of terms of one size: in single precision they would drift.
+def test_float32_batches_are_accumulated_in_float64():
+    # Thousands of terms of equal size: a float32 sum would drift.
     rng = np.random.default_rng(5)
     x = (rng.normal(size=(20_000, 3)) + np.array([0.0, 1.0, 3.0])).astype(np.float32)
     y = rng.integers(0, 2, 20_000)
     x[:, 0] += 2 * y
     slce = in_batches(SLCE(), x.__getitem__, y, 10)
     reference = slce_xp.fit(x.astype(np.float64), y)
-    # Within a fraction of what one rounding of the scatter would be.
+    # Within a fraction of one rounding of the scatter in float32.
     scatter = float(np.square(x - x.mean(axis=0), dtype=np.float64).sum())
     bound = 0.1 * np.finfo(np.float32).eps * scatter
     np.testing.assert_allclose(slce.eigenvalues_, reference.eigenvalues, rtol=0, atol=bound)
@@ -113,7 +113,7 @@ def test_weights_and_samples_without_a_label():
     weights = rng.gamma(1.0, size=len(Y))
     weights[::9] = 0.0
     y = np.where(rng.random(len(Y)) < 0.3, "?", Y)
-    y[:40] = "?"  # a batch of none but these
+    y[:40] = "?"  # a batch without labels
     options = {"unlabeled": "?", "unlabeled_weight": 0.4, "class_weight": {"bee": 3.0}}
     reference = slce_xp.fit(X, y, sample_weight=weights, **options)
     slce = in_batches(SLCE(**options), X.__getitem__, y, 40, sample_weight=weights)
@@ -124,7 +124,7 @@ def test_weights_and_samples_without_a_label():
 
 def test_single_samples_with_weights_of_zero_among_them():
     weights = np.random.default_rng(4).integers(0, 3, len(Y)).astype(float)
-    weights[:2] = 0.0  # the first batches of all count nothing
+    weights[:2] = 0.0  # the first batches have zero weight
     slce = in_batches(SLCE(), X.__getitem__, Y, 1, sample_weight=weights)
     reference = slce_xp.fit(X, Y, sample_weight=weights)
     np.testing.assert_allclose(slce.components_, reference.components, atol=1e-11)
@@ -176,7 +176,7 @@ def test_classes_are_discovered_and_sorted():
     assert slce.components_.shape == (2, 12)
 
 
-def test_classes_that_are_given_refuse_others_from_then_on():
+def test_labels_outside_given_classes_raise():
     slce = SLCE().partial_fit(X[CODES < 2], Y[CODES < 2], classes=["ant", "bee", "cat"])
     with pytest.raises(ValueError, match=r"classes must hold all labels of y.*'dog'"):
         slce.partial_fit(X, Y)
@@ -186,7 +186,7 @@ def test_classes_that_are_given_refuse_others_from_then_on():
         SLCE().partial_fit(X, Y, classes=["ant"])
 
 
-def test_one_class_so_far_is_not_fitted_yet():
+def test_not_fitted_until_two_classes_are_seen():
     slce = SLCE().partial_fit(X[CODES == 2], Y[CODES == 2])
     with pytest.raises(NotFittedError, match=r"two classes.*1 came so far.*more batches"):
         slce.transform(X)
@@ -195,7 +195,7 @@ def test_one_class_so_far_is_not_fitted_yet():
     assert slce.transform(X).shape == (300, 1)
 
 
-def test_labels_of_another_kind_are_refused():
+def test_labels_of_another_kind_raise():
     slce = SLCE().partial_fit(X, np.array(Y, dtype=object))
     with pytest.raises(TypeError, match="labels of one kind in all batches"):
         slce.partial_fit(X, np.array(CODES.tolist(), dtype=object))
@@ -203,16 +203,16 @@ def test_labels_of_another_kind_are_refused():
         SLCE().partial_fit(X, Y).partial_fit(X, CODES)
 
 
-def test_a_batch_without_labels_tells_no_kind_of_them():
+def test_unlabelled_batch_does_not_fix_the_kind_of_labels():
     slce = SLCE(unlabeled="missing").partial_fit(X[:5], np.full(5, np.nan))
     slce.partial_fit(X[5:], CODES[5:])
     assert slce.classes_.dtype == CODES.dtype
 
 
-# ---------------------------------------------------------------- stop, go on, merge
+# ---------------------------------------------------------------- pickle, resume, merge
 
 
-def test_a_job_can_stop_and_go_on():
+def test_pickled_estimator_resumes():
     slce = SLCE()
     for start in range(0, 300, 60):
         slce = pickle.loads(pickle.dumps(slce))
@@ -220,7 +220,7 @@ def test_a_job_can_stop_and_go_on():
     assert_same(slce, slce_xp.fit(X, Y), 1e-12)
 
 
-def test_jobs_merge_in_any_order_and_leave_each_other_alone():
+def test_merge_in_any_order_leaves_inputs_unchanged():
     jobs = [SLCE().partial_fit(X[i::5] + 0.0, Y[i::5]) for i in range(5)]
     before = jobs[3].statistics_.moments.second.copy()
     left = SLCE().partial_fit(X[0::5], Y[0::5])
@@ -235,13 +235,13 @@ def test_jobs_merge_in_any_order_and_leave_each_other_alone():
     assert left.n_samples_seen_ == 300
 
 
-def test_jobs_that_saw_different_classes_merge():
+def test_merge_of_different_classes():
     one = SLCE().partial_fit(X[CODES < 2], Y[CODES < 2])
     other = SLCE().partial_fit(X[CODES >= 2], Y[CODES >= 2])
     assert_same(one.merge(other), slce_xp.fit(X, Y), 1e-12)
 
 
-def test_what_cannot_be_merged_says_why():
+def test_invalid_merge_raises_with_the_reason():
     batches = SLCE().partial_fit(X, Y)
     with pytest.raises(ValueError, match=r"other must be an SLCE that has seen batches.*fit\(\)"):
         batches.merge(SLCE().fit(X, Y))
@@ -256,7 +256,7 @@ def test_what_cannot_be_merged_says_why():
         batches.merge(SLCE().partial_fit(torch.asarray(X), Y))
 
 
-def test_the_same_batches_give_the_same_bits():
+def test_batches_are_bitwise_reproducible():
     one, other = (in_batches(SLCE(), X.__getitem__, Y, 37) for _ in range(2))
     assert one.components_.tobytes() == other.components_.tobytes()
 
@@ -264,7 +264,7 @@ def test_the_same_batches_give_the_same_bits():
 # ---------------------------------------------------------------- an estimator like any other
 
 
-def test_it_is_solved_when_asked_for_and_once(monkeypatch):
+def test_solve_is_lazy_and_cached(monkeypatch):
     calls = []
     solve = slce_xp._estimator.solve
     monkeypatch.setattr(slce_xp._estimator, "solve", lambda *a: calls.append(1) or solve(*a))
@@ -279,7 +279,7 @@ def test_it_is_solved_when_asked_for_and_once(monkeypatch):
     assert len(calls) == 2
 
 
-def test_fit_begins_anew_and_so_does_a_clone():
+def test_fit_and_clone_discard_batches():
     slce = SLCE().partial_fit(X + 5.0, Y).fit(X, Y)
     assert_same(slce, slce_xp.fit(X, Y), 1e-15)
     assert not hasattr(slce, "statistics_")
@@ -301,7 +301,7 @@ def test_frames_keep_their_names():
         slce.partial_fit(frame[frame.columns[::-1]], Y)
 
 
-def test_a_batch_of_other_features_changes_nothing():
+def test_batch_of_another_width_raises_and_changes_nothing():
     slce = SLCE().partial_fit(X, Y)
     with pytest.raises(ValueError, match="5 features, but SLCE is expecting 12"):
         slce.partial_fit(X[:, :5], Y)
@@ -312,7 +312,7 @@ def test_a_batch_of_other_features_changes_nothing():
     assert_same(slce, slce_xp.fit(X, Y), 1e-12)
 
 
-def test_it_solves_elsewhere_and_comes_back():
+def test_solve_on_another_backend_returns_to_the_first():
     pytest.importorskip("torch")
     slce = in_batches(SLCE(backend="torch"), X.__getitem__, Y, 80)
     assert type(slce.components_) is np.ndarray
@@ -320,8 +320,8 @@ def test_it_solves_elsewhere_and_comes_back():
     assert_same(pickle.loads(pickle.dumps(slce)), slce_xp.fit(X, Y), 1e-12)
 
 
-def test_what_needs_too_much_memory_is_refused_before_any_work():
-    broken = np.full((50, 3000), np.nan)  # any look at it would complain
+def test_too_little_memory_raises_before_any_work():
+    broken = np.full((50, 3000), np.nan)  # reading a value would raise
     with pytest.raises(MemoryError, match=r"d × d matrices.*144 MB for d = 3000.*mmap_mode"):
         SLCE(max_memory="100MB").partial_fit(broken, np.arange(50) % 2)
     with pytest.raises(MemoryError, match=r"d × d matrices.*scatter"):
@@ -329,11 +329,11 @@ def test_what_needs_too_much_memory_is_refused_before_any_work():
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_batches_and_their_solve_stay_within_the_memory_allowed(dtype):
+def test_batches_and_solve_stay_within_max_memory(dtype):
     d, codes = 400, np.arange(150) % 3
     rows = np.random.default_rng(0).standard_normal((150, d)).astype(dtype)
     allowed = 10**6
-    while True:  # the least that is not refused
+    while True:  # the smallest limit that is accepted
         try:
             SLCE(max_memory=allowed).partial_fit(rows, codes)
             break
@@ -350,14 +350,14 @@ def test_batches_and_their_solve_stay_within_the_memory_allowed(dtype):
         tracemalloc.stop()
 
 
-def test_balanced_weights_are_refused_with_the_reason():
+def test_balanced_weights_raise_with_the_reason():
     with pytest.raises(
         ValueError, match=r"class_weight must be None or a dict.*after the last one"
     ):
         SLCE(class_weight="balanced").partial_fit(X, Y)
 
 
-def test_weights_of_unknown_classes_are_refused_if_all_are_known():
+def test_weights_of_unknown_classes_raise_if_all_are_known():
     weights = {"ant": 2.0, "Dog": 3.0}
     with pytest.raises(ValueError, match=r"class_weight must .*'Dog'.*'dog'"):
         SLCE(class_weight=weights).partial_fit(X, Y, classes=["ant", "bee", "cat", "dog"])
@@ -373,14 +373,14 @@ def test_weights_of_classes_that_no_batch_had_are_reported():
     np.testing.assert_allclose(components, expected.components, atol=1e-12)
 
 
-def test_a_bad_weight_is_refused_before_its_class_comes():
+def test_bad_class_weight_raises_before_its_class_is_seen():
     ants = Y == "ant"
     with pytest.raises(ValueError, match=r"class_weight must give labels"):
         SLCE(class_weight={"bee": -1.0}).partial_fit(X[ants], Y[ants])
 
 
 @pytest.mark.parametrize("units", [(1.0, 1e-320), (1e-300, 1e300), (1e-250, 1.0, 1e100)])
-def test_weights_of_classes_that_would_vanish_are_refused(units):
+def test_weights_of_classes_that_would_vanish_raise(units):
     estimators = [
         SLCE().partial_fit(X[rows], Y[rows], sample_weight=np.full(len(rows), unit))
         for rows, unit in zip(np.array_split(np.argsort(CODES), len(units)), units, strict=True)
@@ -413,7 +413,7 @@ def test_no_host_read_depends_on_the_size_of_a_batch(xp):
         assert found.reads == 2
 
 
-def test_a_pipeline_of_batches():
+def test_pipeline_of_batches():
     scaler = StandardScaler().fit(X)
     slce = in_batches(SLCE(2), lambda rows: scaler.transform(X[rows]), Y, 90)
     assert make_pipeline(scaler, slce).transform(X).shape == (300, 2)
@@ -425,8 +425,8 @@ def test_a_pipeline_of_batches():
 @pytest.mark.parametrize(
     "kinds", [(int, str), (str, int), (bool, str), ("S2", str), (int, "m8[s]")]
 )
-def test_labels_of_two_kinds_are_refused_rather_than_made_text(kinds):
-    # As text "10" comes before "2".
+def test_labels_of_two_kinds_raise_instead_of_becoming_text(kinds):
+    # As text, "10" sorts before "2".
     labels = np.array([2, 10])[CODES % 2]
     slce = SLCE().partial_fit(X[:100], labels[:100].astype(kinds[0]))
     before = pickle.dumps(slce)
@@ -437,7 +437,7 @@ def test_labels_of_two_kinds_are_refused_rather_than_made_text(kinds):
 
 @pytest.mark.parametrize("kind", [int, str, object, "M8[D]"])
 @pytest.mark.parametrize("last", [False, True])
-def test_a_batch_of_missing_labels_says_nothing_of_their_kind(kind, last):
+def test_batch_of_missing_labels_does_not_fix_their_kind(kind, last):
     labels = CODES.astype(kind)
     nothing = np.full(100, np.nan)
     batches = [(X[:100], nothing), (X[100:], labels[100:])]
@@ -451,12 +451,12 @@ def test_a_batch_of_missing_labels_says_nothing_of_their_kind(kind, last):
     np.testing.assert_allclose(slce.centroids_, marked.centroids, atol=1e-12)
 
 
-def test_a_fit_forgets_how_many_samples_batches_had():
+def test_fit_resets_n_samples_seen():
     slce = SLCE().partial_fit(X[:100], Y[:100]).fit(X, Y)
     assert not hasattr(slce, "n_samples_seen_")
 
 
-def test_classes_that_are_all_stay_so_when_jobs_merge():
+def test_merge_keeps_fixed_classes():
     closed = SLCE().partial_fit(X[CODES < 2], Y[CODES < 2], classes=["ant", "bee"])
     with pytest.raises(ValueError, match=r"classes must hold all labels of y.*'cat'"):
         SLCE().partial_fit(X, Y).merge(closed)
@@ -465,7 +465,7 @@ def test_classes_that_are_all_stay_so_when_jobs_merge():
     SLCE().partial_fit(X[CODES < 2], Y[CODES < 2]).merge(closed)
 
 
-def test_jobs_with_other_features_do_not_merge():
+def test_merge_of_different_features_raises():
     frame = pd.DataFrame(X, columns=[f"gene {i}" for i in range(12)])
     one, other = SLCE().partial_fit(frame, Y), SLCE().partial_fit(frame[frame.columns[::-1]], Y)
     with pytest.raises(ValueError, match="same features; its feature names, or their order"):

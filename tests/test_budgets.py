@@ -1,4 +1,4 @@
-"""Budgets on a device: host reads to the number, bytes to the plan, and memory that is refused."""
+"""Budgets on a device: exact host reads, bytes as planned, and errors if memory is short."""
 
 import gc
 import pathlib
@@ -66,11 +66,11 @@ def test_uploads_of_a_fit(solver, n_classes, weighted):
         xp.books.reset()
         model = fit(x, y, solver, sample_weight=weights)
         uploads = len(xp.books.uploads)
-    # As many as pieces of rows in class order would be hundreds.
+    # One per piece of rows in class order would be hundreds.
     assert 0 < uploads <= FIT_UPLOADS[solver] + 2 * model.passes + 8 * weighted
 
 
-def test_a_model_in_use_uploads_nothing():
+def test_transform_uploads_nothing():
     with budgets.make_backend("torch-device") as xp:
         X, y = samples(300, 60, 4)
         x = xp.array(X)
@@ -82,7 +82,7 @@ def test_a_model_in_use_uploads_nothing():
 
 @on_devices
 @pytest.mark.parametrize("use", USES)
-def test_host_reads_of_a_model_in_use(xp, use):
+def test_host_reads_of_transform(xp, use):
     X, y = samples(300, 60, 4)
     x = xp.array(X)
     model = slce_xp.fit(x, y)
@@ -97,7 +97,7 @@ def test_host_reads_of_a_model_in_use(xp, use):
 
 @on_devices
 @pytest.mark.parametrize(("solver", "n", "d", "n_classes"), SHAPES)
-def test_the_peak_is_what_the_plan_says(xp, dtype, solver, n, d, n_classes):
+def test_peak_agrees_with_the_plan(xp, dtype, solver, n, d, n_classes):
     X, y = samples(n, d, n_classes, dtype)
     x = xp.array(X)
     with metered(xp) as found:
@@ -111,7 +111,7 @@ def test_the_peak_is_what_the_plan_says(xp, dtype, solver, n, d, n_classes):
     ("solver", "n", "d"), [("scatter", 20_000, 200), ("gram", 400, 9_000), ("krylov", 400, 9_000)]
 )
 @pytest.mark.parametrize("kind", ["far", "integers"])
-def test_blocks_that_are_made_come_on_top(xp, solver, n, d, kind):
+def test_converted_blocks_are_counted_separately(xp, solver, n, d, kind):
     X, y = samples(n, d, 5, "float32")
     X = X + 1e3 if kind == "far" else (10 * X).astype(np.int8)
     x = xp.array(X)
@@ -121,7 +121,7 @@ def test_blocks_that_are_made_come_on_top(xp, solver, n, d, kind):
     assert found.peak <= 0.5 * X.size * _plan.ITEMSIZES[plan.dtype]  # no copy of X
 
 
-def test_x_on_the_device_is_never_copied_there_again():
+def test_x_on_the_device_is_not_copied():
     with budgets.make_backend("torch-device") as xp:
         X, y = samples(2_000, 400, 5)
         x = xp.array(X)
@@ -136,27 +136,27 @@ def test_x_on_the_device_is_never_copied_there_again():
 
 @on_devices
 @pytest.mark.parametrize("solver", FORMS)
-def test_a_device_agrees_with_the_host_signs_included(xp, dtype, solver):
+def test_device_agrees_with_host_including_signs(xp, dtype, solver):
     X, y = oracle.blobs(300, 120, 5, seed=21, separation=4.0)
     X = X.astype(dtype)
     there, here = slce_xp.fit(xp.array(X), y, solver=solver), slce_xp.fit(X, y, solver=solver)
-    atol = {"float32": 1e-3, "float64": 1e-8}[dtype]  # the angles that the core promises
+    atol = {"float32": 1e-3, "float64": 1e-8}[dtype]  # documented accuracy
     np.testing.assert_allclose(xp.numpy(there.components), here.components, atol=atol)
     np.testing.assert_allclose(xp.numpy(there.eigenvalues), here.eigenvalues, rtol=atol)
 
 
-# ---------------------------------------------------------------- memory that is not there
+# ---------------------------------------------------------------- too little memory
 
 
 def limit_room(xp, monkeypatch, size):
-    """Leave `size` bytes on the device beside what it holds."""
+    """Leave `size` free bytes on the device."""
     if xp.label == "torch-device":
         xp.books.capacity = xp.books.live_bytes + size
         return lambda: setattr(xp.books, "capacity", None)
     if xp.label == "cupy":
         import cupy
 
-        gc.collect()  # what tests before this one left would be freed on the way
+        gc.collect()  # free what earlier tests left behind
         pool = cupy.get_default_memory_pool()
         pool.free_all_blocks()
         before = pool.get_limit()
@@ -167,7 +167,7 @@ def limit_room(xp, monkeypatch, size):
 
 
 @on_devices
-def test_less_room_on_the_device_takes_a_smaller_form(xp, monkeypatch):
+def test_less_device_memory_selects_a_smaller_form(xp, monkeypatch):
     X, y = samples(801, 20_531, 5)
     x = xp.array(X)
     wanted = slce_xp.plan(801, 20_531, 5, "positive", "float32")
@@ -186,12 +186,12 @@ def test_less_room_on_the_device_takes_a_smaller_form(xp, monkeypatch):
 @on_devices
 @pytest.mark.parametrize("solver", ["auto", *FORMS])
 @pytest.mark.parametrize("moved", [False, True], ids=["there", "to be moved"])
-def test_a_fit_without_room_is_refused_before_any_work(xp, monkeypatch, solver, moved):
+def test_fit_without_device_memory_raises_before_any_work(xp, monkeypatch, solver, moved):
     X, y = samples(900, 700, 5)
-    X[:] = np.nan  # any look at it would complain
+    X[:] = np.nan  # reading a value would raise
     x = X if moved else xp.array(X)
     options = {"backend": xp.name, "device": xp.device} if moved else {}
-    # Under half of what the leanest form needs, X in blocks or not.
+    # Less than half of what the smallest form needs, with X in blocks or not.
     give_back = limit_room(xp, monkeypatch, 200_000)
     try:
         with metered(xp) as found, pytest.raises(MemoryError) as error:
@@ -204,7 +204,7 @@ def test_a_fit_without_room_is_refused_before_any_work(xp, monkeypatch, solver, 
 
 
 @on_devices
-def test_what_fits_exactly_is_not_refused(xp, monkeypatch):
+def test_exact_fit_into_memory_is_accepted(xp, monkeypatch):
     X, y = samples(900, 700, 5)
     x = xp.array(X)
     for solver in FORMS:
@@ -219,24 +219,24 @@ def test_what_fits_exactly_is_not_refused(xp, monkeypatch):
 
 @pytest.mark.parametrize("xp", DEVICES[:2], indirect=True)
 @pytest.mark.parametrize("solver", FORMS)
-def test_a_library_that_runs_out_of_memory_is_told_in_our_words(xp, monkeypatch, solver):
+def test_out_of_memory_error_of_a_library_becomes_memory_error(xp, monkeypatch, solver):
     X, y = samples(900, 700, 5)
     x = xp.array(X)
     before = xp.books.live_bytes if xp.books else 0
     give_back = limit_room(xp, monkeypatch, 300_000)
-    monkeypatch.setattr(_backend, "free_bytes", lambda place: None)  # as if nobody could know
+    monkeypatch.setattr(_backend, "free_bytes", lambda place: None)  # unknown
     try:
         with pytest.raises(MemoryError, match=r"ran out of memory \(.*use float32") as error:
             fit(x, y, solver)
         assert type(error.value) is MemoryError
-        if xp.books:  # nothing is held by the frames of an error that someone keeps
+        if xp.books:  # the frames of a kept error hold nothing
             assert xp.books.live_bytes <= before + 10_000
     finally:
         give_back()
-    assert fit(x, y, solver).solver == solver  # nothing is left behind
+    assert fit(x, y, solver).solver == solver  # the memory was released
 
 
-def test_transform_tells_it_too():
+def test_transform_reports_out_of_memory():
     with budgets.make_backend("torch-device") as xp:
         X, y = samples(900, 700, 5)
         x = xp.array(X)
@@ -246,7 +246,7 @@ def test_transform_tells_it_too():
             model.transform(x)
 
 
-def test_more_passes_than_planned_stay_within_the_room():
+def test_more_passes_than_planned_stay_within_device_memory():
     with budgets.make_backend("torch-device") as xp:
         X, y = oracle.blobs(3000, 1000, 6, separation=0.1, decay=0.0)
         x = xp.array(X)
@@ -261,7 +261,7 @@ def test_more_passes_than_planned_stay_within_the_room():
 # ---------------------------------------------------------------- full precision
 
 
-def test_torch_multiplies_in_full_precision_and_forgets_nothing(monkeypatch):
+def test_torch_uses_full_precision_and_restores_settings(monkeypatch):
     torch = pytest.importorskip("torch")
     products = torch.backends.cuda.matmul
     seen = set()
@@ -306,7 +306,7 @@ def test_jax_multiplies_in_full_precision(monkeypatch):
 
 
 @pytest.mark.parametrize("xp", DEVICES[:2], indirect=True)
-def test_the_benchmarks_page_has_these_figures(xp):
+def test_benchmarks_page_matches_budgets(xp):
     page = pathlib.Path(__file__).parent.parent / "docs" / "benchmarks.md"
     text = page.read_text(encoding="utf-8")
     column = {"torch-device": 6, "cupy": 7}[xp.label]

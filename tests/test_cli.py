@@ -49,7 +49,7 @@ LIBRARIES = ("pandas", "pyarrow", "sklearn", "matplotlib", "plotly", "h5py", "an
 
 @pytest.fixture(scope="module")
 def wine():
-    """A table as it comes from a laboratory: words for classes, names, missing values."""
+    """A realistic table: class names, sample names, missing values."""
     frame = datasets.load_wine(as_frame=True).frame.iloc[::2].reset_index(drop=True)
     frame["cultivar"] = np.array(["barolo", "grignolino", "barbera"])[frame.pop("target")]
     frame.insert(0, "bottle", [f"W{i:03}" for i in range(len(frame))])
@@ -158,7 +158,7 @@ def test_suspicious_columns_are_noted(wine, tmp_path):
     assert "'row' must name the classes of samples; each of" in text
 
 
-def test_a_table_with_samples_in_columns_is_to_be_transposed(full, tmp_path):
+def test_table_with_samples_in_columns_is_to_be_transposed(full, tmp_path):
     full.T.add_prefix("W").to_csv(tmp_path / "wide.csv", index_label="gene")
     text = refused(tmp_path, "fit", "wide.csv", "--label", "cultivar", run=here)
     assert "'cultivar' is a row of wide.csv, and samples must be in rows" in text
@@ -191,13 +191,13 @@ def test_transform_draws_new_samples(fitted, tmp_path):
     assert (tmp_path / "Z.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_a_mistyped_option_gets_a_suggestion(tmp_path):
+def test_mistyped_option_gets_a_suggestion(tmp_path):
     done = slce(tmp_path, "fit", "t.csv", "--label", "y", "--plt", "a.png")
     assert done.returncode == 2
     assert "--plt a.png; did you mean --plot?; see slce-xp fit --help" in done.stderr
 
 
-def test_each_message_leads_a_new_user_to_the_next_step(fitted):
+def test_each_error_suggests_the_next_command(fitted):
     call = ["fit", "wine.csv", "--label", "class"]
     assert "it has 'bottle', 'alcohol'" in refused(fitted.folder, *call)
     call[-1] = "cultivr"
@@ -260,7 +260,7 @@ WAYS = {
 
 
 @pytest.mark.parametrize("how", WAYS)
-def test_a_table_is_read_as_programs_write_it(how, full, tmp_path):
+def test_tables_of_common_programs_are_read(how, full, tmp_path):
     path = tmp_path / f"Größe von 表 1{WAYS[how]}"
     path.write_bytes(written(full, how))
     works(
@@ -313,9 +313,9 @@ def test_row_names_do_not_shift_columns(kind, tmp_path):
     ],
     ids=["counted", "counted, with a name", "shuffled", "text", "a count"],
 )
-def test_an_index_in_parquet_names_the_rows_unless_it_is_a_mere_count(index, ids, tmp_path):
+def test_parquet_index_names_rows_unless_it_is_a_range(index, ids, tmp_path):
     frame = pandas.DataFrame({"a": [1, 2, 3, 4], "b": [2, 6, 5, 8], "y": list("uvuv")})
-    frame.index = index  # set_index may make a count of 1, 2, ...
+    frame.index = index  # set_index may create a range
     frame.to_parquet(tmp_path / "t.parquet")
     table = read(tmp_path / "t.parquet", Chosen(label="y"))
     assert (None if table.ids is None else list(table.ids)) == (ids and list(ids))
@@ -398,7 +398,7 @@ def test_missing_values_are_filled_in_blocks_as_in_memory(wine, tmp_path):
     ],
     ids=["integers", "floats", "booleans"],
 )
-def test_whole_numbers_are_labels_as_such_and_all_else_as_it_is_written(
+def test_integer_labels_stay_integers_and_others_stay_text(
     labels, classes, missing, full, tmp_path
 ):
     names = ["barolo", "grignolino", "barbera"]
@@ -429,7 +429,7 @@ def test_blanks_around_labels_are_stripped(tmp_path):
     assert list(model.feature_names) == ["a", "b"]
 
 
-def test_samples_without_a_label_are_refused_dropped_or_used(full, tmp_path):
+def test_samples_without_a_label_raise_or_are_dropped_or_used(full, tmp_path):
     codes = full.cultivar.map({"barolo": 0, "grignolino": 1, "barbera": 2})
     codes = codes.astype("Int64").mask(full.index % 10 == 0)
     full.assign(cultivar=codes).to_csv(tmp_path / "t.csv", index=False)
@@ -486,7 +486,7 @@ def test_sparse_tables_are_cross_validated_as_dense_ones(is_scaled, full):
     assert sparse == dense
 
 
-def test_a_file_larger_than_half_of_the_memory_is_read_in_blocks(full, tmp_path, monkeypatch):
+def test_file_larger_than_half_of_the_memory_is_read_in_blocks(full, tmp_path, monkeypatch):
     save(tmp_path / "X.npy", full)
     size = (tmp_path / "X.npy").stat().st_size
     for memory, in_blocks in ((2 * size, False), (2 * size - 2, True), (None, False)):
@@ -496,7 +496,7 @@ def test_a_file_larger_than_half_of_the_memory_is_read_in_blocks(full, tmp_path,
         assert ("the table is read in blocks" in done.stdout) == in_blocks
 
 
-def test_a_class_of_one_sample_is_fitted_and_not_cross_validated(full, tmp_path):
+def test_class_of_one_sample_is_fitted_and_not_cross_validated(full, tmp_path):
     full.assign(cultivar=full.cultivar.mask(full.index == 0, "solo")).to_csv(
         tmp_path / "t.csv", index=False
     )
@@ -557,7 +557,7 @@ IN_A_PROCESS = ("empty", "no rows", "one class", "text", "twice", "UTF-16", "no 
 
 
 @pytest.mark.parametrize("kind", TABLES)
-def test_a_bad_table_is_refused_in_a_line_that_says_why(kind, tmp_path):
+def test_bad_table_raises_a_one_line_error(kind, tmp_path):
     name, table, message = TABLES[kind]
     for library in {"no HDF5": ["h5py"], "no spreadsheet": ["openpyxl"]}.get(kind, ()):
         pytest.importorskip(library)
@@ -587,7 +587,7 @@ def test_a_bad_table_is_refused_in_a_line_that_says_why(kind, tmp_path):
         (["full.csv", "--label", "cultivar", "--device", "abc"], "or leave out --device"),
     ],
 )  # fmt: skip
-def test_what_a_table_does_not_allow_is_refused(call, message, folder):
+def test_options_that_do_not_fit_the_table_raise(call, message, folder):
     assert message in refused(folder, "fit", *call, run=slce if len(call) == 3 else here)
 
 
@@ -609,7 +609,7 @@ def test_what_a_table_does_not_allow_is_refused(call, message, folder):
         (["plan", "--samples", "many"], "--samples: must be an integer"),
     ],
 )  # fmt: skip
-def test_a_wrong_call_ends_with_status_2_and_a_line(call, message, capsys):
+def test_usage_error_exits_with_status_2_and_one_line(call, message, capsys):
     with pytest.raises(SystemExit) as stop:
         main(call)
     error = capsys.readouterr().err
@@ -667,12 +667,12 @@ def test_transform_names_columns_that_are_not_there(table, message, fitted, tmp_
     assert "malic_acids" not in table or "did you mean 'malic_acids'?" in text
 
 
-def test_a_feature_of_the_model_is_not_an_id(fitted):
+def test_feature_of_the_model_is_not_an_id(fitted):
     call = ["transform", "wine.npz", "wine.csv", "-o", "Z.csv", "--id", "hue"]
     assert "'hue' is a feature of the model" in refused(fitted.folder, *call, run=here)
 
 
-def test_a_vector_may_have_the_name_of_a_column_of_the_matrix(tmp_path):
+def test_vector_may_have_the_name_of_a_column_of_the_matrix(tmp_path):
     X = np.random.default_rng(0).normal(size=(6, 2))
     np.savez(tmp_path / "t.npz", X=X, y=[0, 1, 0, 1, 0, 1], feature_names=["x", "y"])
     assert here(tmp_path, "fit", "t.npz", "--label", "y", "--model", "m.npz").returncode == 0
@@ -682,7 +682,7 @@ def test_a_vector_may_have_the_name_of_a_column_of_the_matrix(tmp_path):
 
 
 @pytest.mark.parametrize(("value", "options"), [(np.nan, ["--stream"]), (np.inf, [])])
-def test_transform_writes_no_embedding_of_what_is_not_finite(value, options, fitted, tmp_path):
+def test_transform_of_non_finite_values_writes_nothing(value, options, fitted, tmp_path):
     X = np.ones((5, 13))
     X[3, 2] = value
     np.save(tmp_path / "X.npy", X)
@@ -690,7 +690,7 @@ def test_transform_writes_no_embedding_of_what_is_not_finite(value, options, fit
     assert "1 of 5 rows, the first of them row 4, hold values that are infinite or missing" in text
 
 
-def test_a_model_is_not_a_table_and_a_table_is_not_a_model(fitted, tmp_path):
+def test_models_and_tables_are_not_confused(fitted, tmp_path):
     np.savez(tmp_path / "table.npz", X=np.eye(3), y=np.arange(3))
     (tmp_path / "cut.npz").write_bytes(fitted.model.read_bytes()[:1000])
     text = refused(tmp_path, "fit", fitted.model, "--label", "y")
@@ -783,7 +783,7 @@ def test_help_and_version_of_the_command(tmp_path):
     assert works(tmp_path, "--version") == f"slce-xp {slce_xp.__version__}\n"
 
 
-def test_the_entry_point_is_the_command():
+def test_entry_point_is_the_command():
     scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
     assert scripts == {"slce-xp": "slce_xp.cli:main"}
     assert main.__module__ == "slce_xp.cli"
@@ -814,7 +814,7 @@ def test_help_and_errors_import_nothing_heavy(tmp_path):
         (["--embedding", "old.csv"], "old.csv exists; replace it with --force"),
     ],
 )  # fmt: skip
-def test_an_output_that_cannot_or_must_not_be_written_is_refused(call, message, folder):
+def test_unwritable_or_existing_output_raises(call, message, folder):
     (folder / "old.csv").write_text("precious")
     assert message in refused(folder, "fit", "full.csv", "--label", "cultivar", *call)
 
@@ -831,7 +831,7 @@ def test_force_replaces(folder):
     [["--embedding", "e.csv"], ["--embedding", "e.csv.gz"], ["--embedding", "e.npy"],
      ["--embedding", "e.parquet"], ["--model", "m.npz"], ["--plot", "p.png"]],
 )  # fmt: skip
-def test_a_full_disk_leaves_nothing_and_changes_nothing(call, folder):
+def test_full_disk_leaves_nothing_and_changes_nothing(call, folder):
     pytest.importorskip("matplotlib")
     (folder / call[1]).write_bytes(b"precious")
     # Not by preexec_fn, which forks this process: JAX warns if it has threads.
@@ -843,7 +843,7 @@ def test_a_full_disk_leaves_nothing_and_changes_nothing(call, folder):
     assert f"{call[1]} could not be written" in text
 
 
-def test_an_interrupt_while_a_file_is_written_leaves_nothing(folder):
+def test_interrupt_while_a_file_is_written_leaves_nothing(folder):
     hook = "import os, signal\nos.replace = lambda *_: os.kill(os.getpid(), signal.SIGINT)\n"
     env = hooked(folder, hook)
     before = contents(folder)
@@ -854,7 +854,7 @@ def test_an_interrupt_while_a_file_is_written_leaves_nothing(folder):
     assert contents(folder) == before
 
 
-def test_the_same_call_writes_the_same_bytes(folder):
+def test_same_call_writes_the_same_bytes(folder):
     pytest.importorskip("matplotlib")
     for i in "12":
         works(
@@ -935,7 +935,7 @@ def without(folder, *libraries):
         ("cupy", ["none.npy", "--label", "y.txt", "--backend", "cupy"], "--backend='cupy' needs"),
     ],
 )
-def test_a_missing_library_is_named_with_its_remedy_before_any_work(missing, call, message, folder):
+def test_missing_library_is_reported_before_any_work(missing, call, message, folder):
     (folder / "X.h5").write_text("not looked into")
     (folder / "X.h5ad").write_text("not looked into")
     text = refused(folder, "fit", *call, env=without(folder, missing))
@@ -958,7 +958,7 @@ def test_output_without_arrows_replaces_them(fitted):
 
 
 @pytest.mark.parametrize("call", [["inspect", "wine.npz"], ["fit", "--help"]])
-def test_a_reader_that_stops_early_is_not_an_error(call, fitted):
+def test_reader_that_stops_early_is_not_an_error(call, fitted):
     process = subprocess.Popen(
         [sys.executable, "-m", "slce_xp", *call], cwd=fitted.folder, env=environment(),
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -969,7 +969,7 @@ def test_a_reader_that_stops_early_is_not_an_error(call, fitted):
     assert process.wait(60) == 0
 
 
-def test_a_full_or_closed_standard_output(fitted):
+def test_full_or_closed_standard_output(fitted):
     with Path("/dev/full").open("w") as full_disk:
         done = subprocess.run(
             [sys.executable, "-m", "slce_xp", "inspect", "wine.npz"], cwd=fitted.folder,
@@ -1007,7 +1007,7 @@ def on_terminal(folder, *arguments, until=None):
     return process.returncode, text, shown.decode()
 
 
-def test_a_terminal_shows_the_steps_and_the_output_does_not(folder):
+def test_progress_is_shown_on_terminals_only(folder):
     status, text, shown = on_terminal(folder, "fit", "full.csv", "--label", "cultivar", "--scale")
     assert status == 0
     assert shown.split("\r\n") == [
@@ -1021,7 +1021,7 @@ def test_a_terminal_shows_the_steps_and_the_output_does_not(folder):
     assert "…" not in text
 
 
-def test_ctrl_c_in_the_middle_of_the_work_leaves_nothing(tmp_path):
+def test_ctrl_c_leaves_no_files(tmp_path):
     rng = np.random.default_rng(0)
     np.save(tmp_path / "X.npy", rng.normal(size=(2000, 1000)))
     np.save(tmp_path / "y.npy", rng.integers(0, 9, 2000))
@@ -1071,11 +1071,11 @@ def test_warnings_name_options(capsys):
     assert capsys.readouterr().err == f"slce-xp: note: {shown}\n"
 
 
-def test_an_internal_error_asks_for_a_report():
+def test_internal_error_asks_for_a_report():
     assert "KeyError: 'k'. Internal error: rerun with --debug" in _describe(KeyError("k"))
 
 
-def test_main_leaves_the_warnings_of_its_process_as_they_were(folder, capsys, monkeypatch):
+def test_main_restores_warning_filters(folder, capsys, monkeypatch):
     import warnings
 
     monkeypatch.chdir(folder)

@@ -73,14 +73,14 @@ def test_statistics_are_those_of_pandas(kind, X):
     np.testing.assert_array_equal(found.std[4:6], 0.0)
 
 
-def test_statistics_read_blocks_twice_and_never_all(X):
+def test_statistics_read_blocks_twice_and_never_the_whole_file(X):
     rows = Rows(X)
     columns.statistics(rows)
     blocks = [slice(i, i + 10) for i in range(0, 101, 10)]
     assert rows.read == blocks + blocks
 
 
-def test_a_constant_has_no_spread_despite_rounding(kind):
+def test_constant_column_has_zero_spread_despite_rounding(kind):
     X = np.full((1000, 3), [0.1, -1e9 / 3, 0.0])
     assert X[:, 0].std() > 0  # by rounding
     found = columns.statistics(kind(X))
@@ -88,7 +88,7 @@ def test_a_constant_has_no_spread_despite_rounding(kind):
     np.testing.assert_array_equal(columns.spread(found.std), 1.0)
 
 
-def test_a_narrow_spread_far_from_zero_is_one(kind):
+def test_narrow_spread_far_from_zero_is_not_zero(kind):
     X = 1e6 + np.random.default_rng(0).normal(size=(1000, 1)) * 1e-3
     np.testing.assert_allclose(columns.statistics(kind(X)).std, X.std(axis=0), rtol=1e-6)
 
@@ -112,7 +112,7 @@ def test_prepared_equals_scikit_learn(kind, X):
     np.testing.assert_allclose(dense(filled), impute.transform(X), rtol=1e-13)
 
 
-def test_prepared_keeps_kind_and_precision_and_changes_nothing(kind, X):
+def test_prepared_keeps_type_and_dtype_and_leaves_input_unchanged(kind, X):
     X = X.astype(np.float32)
     given = kind(X)
     before = dense(given).copy()
@@ -150,7 +150,7 @@ def test_chosen_columns_can_be_imputed(X):
     np.testing.assert_array_equal(rows[7:9], expected[7:9])
 
 
-def test_an_entry_that_is_stored_in_several_parts_is_their_sum():
+def test_entry_that_is_stored_in_several_parts_is_their_sum():
     parts = (
         np.array([3.0, 4.0, -2.0, 1.0, 5.0]),
         np.array([0, 0, 1, 1, 0]),

@@ -1,4 +1,4 @@
-"""Tables as laboratories have them, read by the command in processes of their own."""
+"""Real-world table formats, read by the command in separate processes."""
 
 import gzip
 import re
@@ -75,7 +75,7 @@ def series_matrix(X, path):
     path.write_text("\n".join([*lines, "!series_matrix_table_end", ""]))
 
 
-def test_a_series_matrix_and_a_file_of_labels_reach_a_plot_after_one_message(cells, tmp_path):
+def test_series_matrix_and_a_file_of_labels_reach_a_plot_after_one_message(cells, tmp_path):
     X, y = cells
     series_matrix(X, tmp_path / "series.txt")
     meta = pandas.DataFrame({"age": 50, "accession": X.index, "diagnosis": y})
@@ -95,7 +95,7 @@ def test_a_series_matrix_and_a_file_of_labels_reach_a_plot_after_one_message(cel
     assert header == "id,diagnosis,component_1"
 
 
-def test_samples_that_a_file_of_labels_lacks_can_be_used_without_a_label(cells, tmp_path):
+def test_samples_missing_from_the_label_file_can_be_unlabelled(cells, tmp_path):
     X, y = cells
     X.to_csv(tmp_path / "t.csv")
     pandas.Series(y, X.index, name="y").iloc[5:].to_csv(tmp_path / "y.csv")
@@ -119,7 +119,7 @@ def test_samples_that_a_file_of_labels_lacks_can_be_used_without_a_label(cells, 
         ("no names", "y.csv:y", "is joined by the names of samples, and t.csv has none"),
     ],
 )
-def test_labels_that_cannot_be_joined_are_refused(change, labels, message, cells, tmp_path):
+def test_labels_that_cannot_be_joined_raise(change, labels, message, cells, tmp_path):
     X, y = cells
     meta = pandas.DataFrame({"name": X.index, "y": y})
     if change == "meta twice":
@@ -133,7 +133,7 @@ def test_labels_that_cannot_be_joined_are_refused(change, labels, message, cells
     assert message in refused(tmp_path, "fit", "t.csv", "--labels", labels, run=here)
 
 
-def test_a_column_that_describes_genes_is_not_a_sample(cells, tmp_path):
+def test_gene_description_column_is_not_a_sample(cells, tmp_path):
     X, y = cells
     table = X.T
     table.insert(0, "Description", [f"the gene {i}" for i in range(12)])
@@ -144,7 +144,7 @@ def test_a_column_that_describes_genes_is_not_a_sample(cells, tmp_path):
     check(tmp_path, suggestion(text)[1:], embedding(cells))
 
 
-# ---------------------------------------------------------------- values as people write them
+# ---------------------------------------------------------------- formats of values
 
 
 def test_words_for_missing_values_thousands_and_comments(cells, tmp_path):
@@ -175,7 +175,7 @@ def test_words_for_missing_values_thousands_and_comments(cells, tmp_path):
     assert "'low' in line 32)" in slce(tmp_path, *call).stderr  # comments are counted
 
 
-def test_a_spreadsheet_of_a_place_with_decimal_commas(cells, tmp_path):
+def test_spreadsheet_with_decimal_commas(cells, tmp_path):
     X, y = cells
     X = X * 1000
     german = str.maketrans(",.", ".,")
@@ -204,11 +204,11 @@ def test_a_spreadsheet_of_a_place_with_decimal_commas(cells, tmp_path):
     ],
 )
 @pytest.mark.filterwarnings("ignore:.* is read as")
-def test_the_decimal_separator_is_what_all_cells_allow(cells, separator, decimal):
+def test_decimal_separator_is_inferred_from_all_cells(cells, separator, decimal):
     assert decimal_of(cells, separator) == decimal
 
 
-def test_a_point_among_decimal_commas_is_text(tmp_path):
+def test_point_among_decimal_commas_is_text(tmp_path):
     (tmp_path / "t.csv").write_text("a;b;y\n0,5;1;u\n1.5;2;v\n2,5;3;u\n")
     text = slce(tmp_path, "fit", "t.csv", "--label", "y").stderr
     assert "'1.5' in line 3" in text
@@ -223,7 +223,7 @@ def test_names_of_columns_in_a_comment(tmp_path):
     assert table.X.tolist() == [[1, 20], [2, 60], [3, 50], [4, 80]]
 
 
-def test_a_table_without_names_of_columns(cells, tmp_path):
+def test_table_without_names_of_columns(cells, tmp_path):
     X, y = cells
     X.assign(y=y).to_csv(tmp_path / "t.csv", index=False, header=False)
     text = refused(tmp_path, "fit", "t.csv", "--label", "y")
@@ -234,7 +234,7 @@ def test_a_table_without_names_of_columns(cells, tmp_path):
     np.testing.assert_allclose(components_in(tmp_path / "again.csv"), embedding(cells), atol=1e-9)
 
 
-def test_advice_fits_what_was_said_already(cells, tmp_path):
+def test_advice_does_not_repeat_given_options(cells, tmp_path):
     X, y = cells
     X.assign(y=y, plate=[f"p{i}" for i in range(60)], batch=["a", "b"] * 30).to_csv(
         tmp_path / "t.csv", index_label="sample"
@@ -245,7 +245,7 @@ def test_advice_fits_what_was_said_already(cells, tmp_path):
 
 
 @pytest.mark.parametrize("row_names", [True, False])
-def test_what_write_table_of_r_writes(row_names, cells, tmp_path):
+def test_output_of_r_write_table(row_names, cells, tmp_path):
     X, y = cells
     frame = X.assign(y=y)
     header = " ".join(f'"{name}"' for name in frame)
@@ -255,7 +255,7 @@ def test_what_write_table_of_r_writes(row_names, cells, tmp_path):
     assert pandas.read_csv(tmp_path / "Z.csv").columns[0] == ("id" if row_names else "y")
 
 
-def test_all_that_a_table_needs_is_in_the_first_message(tmp_path):
+def test_first_error_lists_all_required_options(tmp_path):
     rows = "x1,1,2,3,u\nx2,,2,ND,v\nx3,5,2,3,u\nx4,9,1,3,\nx5,9,1,2,v\n"
     (tmp_path / "t.csv").write_text(f"id,a,a,b,y\n{rows}")
     text = refused(tmp_path, "fit", "t.csv", "--label", "Y", *QUICK)
@@ -272,7 +272,7 @@ def test_all_that_a_table_needs_is_in_the_first_message(tmp_path):
     works(tmp_path, *call, run=here)
 
 
-def test_a_call_that_would_not_work_is_not_proposed(tmp_path):
+def test_commands_that_would_fail_are_not_suggested(tmp_path):
     (tmp_path / "t.tsv").write_text("gene\ts1\ts2\ts3\nA\t1\t2\t9\nB\t3\t4\t1\n")
     text = refused(tmp_path, "fit", "t.tsv", "--label", "state", run=here)
     assert "--transpose, with labels of another file: --labels FILE:COLUMN" in text
@@ -282,7 +282,7 @@ def test_a_call_that_would_not_work_is_not_proposed(tmp_path):
 # ---------------------------------------------------------------- formats
 
 
-def test_a_sheet_of_a_workbook(cells, tmp_path):
+def test_sheet_of_a_workbook(cells, tmp_path):
     pytest.importorskip("openpyxl")
     X, y = cells
     with pandas.ExcelWriter(tmp_path / "t.xlsx") as book:
@@ -315,7 +315,7 @@ def test_words_and_codes_for_missing_values_in_every_format(kind, cells, tmp_pat
 
 
 @pytest.mark.parametrize("option", [["--missing", "ND"], ["--decimal", ","], ["--no-header"]])
-def test_options_of_text_are_refused_for_arrays(option, cells, tmp_path):
+def test_options_of_text_raise_for_arrays(option, cells, tmp_path):
     np.savez(tmp_path / "t.npz", X=cells[0].to_numpy(), y=cells[1])
     text = refused(tmp_path, "fit", "t.npz", "--label", "y", *option, run=here)
     assert f"{option[0]} is for tables as text, and t.npz is not; leave it out" in text
@@ -374,7 +374,7 @@ def test_counts_of_10x_stay_sparse(packed, tmp_path):
     assert "filtered must hold barcodes.tsv (or .gz)" in text
 
 
-def test_an_hdf5_file_of_10x_is_to_be_converted(tmp_path):
+def test_hdf5_file_of_10x_is_to_be_converted(tmp_path):
     with pytest.importorskip("h5py").File(tmp_path / "counts.h5", "w") as file:
         for name in ("data", "indices", "indptr", "barcodes"):
             file[f"matrix/{name}"] = np.arange(3)
@@ -397,7 +397,7 @@ def test_h5ad_says_which_matrix_was_used(cells, tmp_path):
 # ---------------------------------------------------------------- columns
 
 
-def test_columns_of_one_name_and_patterns(cells, tmp_path):
+def test_duplicate_column_names_and_patterns(cells, tmp_path):
     X, y = cells
     table = X.rename(columns={"gene1": "gene0"})
     table.insert(0, "batch_1", 1)
@@ -419,7 +419,7 @@ def test_columns_of_one_name_and_patterns(cells, tmp_path):
     assert "--drop: t.csv has no column like 'plate*'" in text
 
 
-def test_columns_that_are_no_measurements_are_pointed_out(cells, tmp_path):
+def test_columns_that_encode_the_label_are_reported(cells, tmp_path):
     X, y = cells
     frame = X.assign(code=np.where(y == "tumour", 1, 2), depth=1e4 * (y == "tumour") + X.gene7, y=y)
     frame.to_csv(tmp_path / "t.csv")
@@ -434,14 +434,14 @@ def test_columns_that_are_no_measurements_are_pointed_out(cells, tmp_path):
     text = slce(tmp_path, "fit", "t.csv", "--label", "y", *QUICK).stderr
     assert "component 1 is hardly more than 'depth' (weight 1.000)" in text
     assert "--drop depth, or --scale if units differ" in text
-    assert "spread very differently" not in text  # the same in other words
+    assert "spread very differently" not in text  # would repeat the previous note
     X.assign(tiny=1e-4 * X.gene9, y=y).to_csv(tmp_path / "t.csv")
     text = slce(tmp_path, "fit", "t.csv", "--label", "y", *QUICK).stderr
     assert "measurement" not in text
     assert re.search(r"columns spread very differently, from \S+ \(tiny\) to .*use --scale", text)
 
 
-def test_a_fit_in_which_nothing_lowers_the_loss_says_so(tmp_path):
+def test_fit_without_positive_eigenvalues_warns(tmp_path):
     rng = np.random.default_rng(0)
     frame = pandas.DataFrame(rng.normal(size=(60, 4)), columns=list("abcd"))
     frame.assign(y=rng.integers(0, 3, 60)).to_csv(tmp_path / "t.csv", index=False)
@@ -451,7 +451,7 @@ def test_a_fit_in_which_nothing_lowers_the_loss_says_so(tmp_path):
     assert "-" not in next(line for line in done.stdout.splitlines() if "  loss " in line)
 
 
-def test_a_share_of_the_loss_chooses_the_components(tmp_path):
+def test_share_of_the_loss_chooses_the_components(tmp_path):
     digits = pytest.importorskip("sklearn.datasets").load_digits(as_frame=True).frame
     digits.to_csv(tmp_path / "t.csv", index=False)
     call = ["fit", "t.csv", "--label", "target", *QUICK, "--components"]
@@ -493,7 +493,7 @@ def test_plots_have_titles_shares_and_the_chosen_components(tmp_path):
         ([], "scattergl"),
     ],
 )
-def test_a_page_is_3d_for_three_components_and_fills_the_window(options, kind, tmp_path):
+def test_html_plot_is_3d_for_three_components_and_fills_the_window(options, kind, tmp_path):
     pytest.importorskip("plotly")
     rng = np.random.default_rng(0)
     y = np.repeat([f"c{i}" for i in (10, 1, 2, 11, 3)], 10)
@@ -509,7 +509,7 @@ def test_a_page_is_3d_for_three_components_and_fills_the_window(options, kind, t
     assert "margin: 0" in page
 
 
-def test_plan_does_not_say_in_memory_of_what_does_not_fit(tmp_path):
+def test_plan_of_data_larger_than_memory(tmp_path):
     call = ["plan", "--samples", "1e6", "--features", 20_000, "--classes", 20]
     text = works(tmp_path, *call, "--machine-memory", "16GB")
     assert "does not fit into 16 GB" in text
@@ -517,7 +517,7 @@ def test_plan_does_not_say_in_memory_of_what_does_not_fit(tmp_path):
     assert "160 GB in memory" in works(tmp_path, *call, "--machine-memory", "500GB")
 
 
-def test_the_demo_says_that_its_digits_were_chosen(tmp_path):
+def test_demo_states_that_its_digits_were_selected(tmp_path):
     pytest.importorskip("matplotlib")
     text = works(tmp_path, "demo")
     assert "digits 3, 6 and 9, chosen because SLCE gains most over PCA on them" in text

@@ -20,7 +20,7 @@ def naive_sums(X, codes, n_classes, weights=None):
     return sums
 
 
-def test_the_three_names_of_the_core():
+def test_core_exports_its_main_functions():
     from slce_xp.core import class_sums, eigenpairs, largest_eigenpairs
 
     assert {class_sums, eigenpairs, largest_eigenpairs} <= {
@@ -43,7 +43,7 @@ def test_class_sums_on_every_library(xp, n_classes, weighted):
     np.testing.assert_allclose(xp.numpy(found), expected, atol=xp.tolerance(1e-12, 1e-4))
 
 
-def test_class_sums_leave_out_the_code_after_the_last():
+def test_class_sums_ignore_the_unlabelled_code():
     X = np.arange(8.0).reshape(4, 2)
     found = core.class_sums(X, [0, 2, 1, 0], 2)
     np.testing.assert_array_equal(found, [X[0] + X[3], X[2]])
@@ -67,27 +67,27 @@ def test_class_sums_of_a_sparse_matrix(n_classes):
         ([0.0, 1, 1], "integers"),
     ],
 )
-def test_codes_that_do_not_fit_raise(codes, message):
+def test_invalid_codes_raise(codes, message):
     with pytest.raises(ValueError, match=f"^codes must .*{message}"):
         core.class_sums(np.zeros((3, 2)), np.asarray(codes), 2)
 
 
 @pytest.mark.parametrize("n_classes", [2, 100])
 @pytest.mark.parametrize("length", [1, 5, 7])
-def test_weights_that_do_not_fit_raise(n_classes, length):
+def test_invalid_weights_raise(n_classes, length):
     codes = np.asarray([0, 0, 0, 1, 1, 1])
     with pytest.raises(ValueError, match=r"^weights must have shape \(6,\)"):
         core.class_sums(np.ones((6, 2)), codes, n_classes, weights=np.ones(length))
 
 
-def test_a_matrix_that_is_not_finite_raises():
+def test_non_finite_matrix_raises():
     matrix = np.eye(500)
     matrix[3, 3] = np.nan
     with pytest.raises(np.linalg.LinAlgError, match="finite"):
         core.largest_eigenpairs(matrix, 2)
 
 
-def test_moments_have_no_samples_without_a_label():
+def test_moments_reject_the_unlabelled_code():
     with pytest.raises(ValueError, match=r"^codes must be from 0 to"):
         core.class_moments(np.arange(6.0)[:, None], np.asarray([0, 1, 0, 1, 2, 2]), 2)
 
@@ -110,7 +110,7 @@ def test_largest_eigenpairs_on_every_library(xp, m):
 
 
 @pytest.mark.parametrize("k", [0, 4])
-def test_largest_eigenpairs_take_a_k_that_there_is(k):
+def test_largest_eigenpairs_validate_k(k):
     with pytest.raises(ValueError, match=r"^k must be an integer of at least 1 and at most 3"):
         core.largest_eigenpairs(np.eye(3), k)
 
@@ -138,7 +138,7 @@ def oracle_angle(A, B):
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_eigenpairs_are_those_of_fit_to_the_bit(form):
+def test_eigenpairs_equal_those_of_fit_bitwise(form):
     X, y = oracle.blobs(90, 40, 5, seed=4)
     weights = np.random.default_rng(4).uniform(0.5, 2.0, 90)
     model = slce_xp.fit(X, y, 4, solver=form, sample_weight=weights)
@@ -165,7 +165,7 @@ def test_eigenpairs_with_samples_without_a_label():
     np.testing.assert_allclose(found.values, model.eigenvalues, rtol=1e-10)
 
 
-def test_the_gram_form_of_a_sparse_matrix_raises():
+def test_gram_form_of_a_sparse_matrix_raises():
     with pytest.raises(ValueError, match=r"^form must not be 'gram' for a sparse x"):
         core.eigenpairs(sp.csr_array(np.eye(4)), [0, 0, 1, 1], 2, 1, form="gram")
 
@@ -246,7 +246,7 @@ FUNCTIONS = {
     [(name, *case) for name in FUNCTIONS for case in WRONG]
     + [("eigenpairs", *case) for case in WRONG_FOR_EIGENPAIRS],
 )
-def test_the_core_refuses_what_is_wrong(name, change, message):
+def test_core_functions_validate_arguments(name, change, message):
     arguments = {"x": FOUR, "codes": CODES, "n_classes": 2, "k": 1, **change}
     with pytest.raises((TypeError, ValueError), match=f"^{message}") as caught:
         FUNCTIONS[name](**arguments)
@@ -267,14 +267,14 @@ def test_the_core_refuses_what_is_wrong(name, change, message):
         (lambda: core.fix_signs(np.ones(3)), "vectors must be a two-dimensional"),
     ],
 )
-def test_the_linear_algebra_of_the_core_refuses_what_is_wrong(call, message):
+def test_linear_algebra_validates_arguments(call, message):
     with pytest.raises((TypeError, ValueError), match=f"^{message}") as caught:
         call()
     assert message.startswith(caught.value.parameter)
 
 
 @pytest.mark.parametrize("dtype", ["int64", "float16"])
-def test_the_linear_algebra_of_the_core_computes_in_floats(dtype):
+def test_linear_algebra_converts_integers_to_floats(dtype):
     matrix = np.asarray([[2, 1], [1, 2]], dtype=dtype)
     values, vectors = core.largest_eigenpairs(matrix, 2)
     np.testing.assert_allclose(values, [3.0, 1.0], rtol=1e-6)
@@ -286,7 +286,7 @@ def test_the_linear_algebra_of_the_core_computes_in_floats(dtype):
 @pytest.mark.parametrize("n_classes", [3, 100])
 @pytest.mark.parametrize("kind", ["dense", "csr", "duplicates", "torch", "strict"])
 @pytest.mark.parametrize("weighted", [False, True])
-def test_what_is_not_finite_reaches_the_sums_of_its_own_class_only(kind, n_classes, weighted):
+def test_non_finite_values_stay_in_the_sums_of_their_class(kind, n_classes, weighted):
     rng = np.random.default_rng(5)
     X = rng.poisson(1.0, (300, 6)).astype(float)
     codes = np.concatenate([np.arange(n_classes + 1), rng.integers(0, n_classes + 1, 300)])[:300]
@@ -315,7 +315,7 @@ def test_what_is_not_finite_reaches_the_sums_of_its_own_class_only(kind, n_class
 
 
 @pytest.mark.parametrize("change", ["features", "classes", "unlabeled_weight"])
-def test_moments_of_other_samples_must_be_alike(change):
+def test_incompatible_moments_cannot_be_added(change):
     first = core.class_moments(FOUR, CODES, 2)
     other = {
         "features": lambda: core.class_moments(FOUR[:, :1], CODES, 2),

@@ -1,4 +1,4 @@
-"""The double of an accelerator is as strict, and its books are as true, as tests rely on."""
+"""The simulated accelerator is strict, and its counts are correct."""
 
 import gc
 import os
@@ -32,7 +32,7 @@ def x(device):
 # ---------------------------------------------------------------- values
 
 
-def test_tensors_are_elsewhere_and_have_the_values_of_the_host(device, x):
+def test_tensors_are_on_the_device_with_host_values(device, x):
     assert x.device == device.device == torch.device("sim", 0)
     assert x.device.type != "cpu"
     values, vectors = torch.linalg.eigh(x.T @ x)
@@ -51,13 +51,13 @@ def test_tensors_are_elsewhere_and_have_the_values_of_the_host(device, x):
         lambda: torch.empty_like(torch.ones(3, device="sim")).copy_(torch.full((3,), 2.0)),
     ],
 )
-def test_all_ways_to_make_a_tensor_there(device, make):
+def test_tensor_creation_functions(device, make):
     made = make()
     assert made.device == device.device
     np.testing.assert_array_equal(device.get(made), [2.0, 2.0, 2.0])
 
 
-def test_writes_reach_the_tensor_behind_a_view(device, x):
+def test_writes_to_a_view_reach_its_base(device, x):
     x[:, 1] = 7.0
     x.T[2] += 1.0
     expected = HOST.copy()
@@ -66,7 +66,7 @@ def test_writes_reach_the_tensor_behind_a_view(device, x):
     np.testing.assert_array_equal(device.get(x), expected)
 
 
-def test_host_tensors_are_left_alone(device):
+def test_host_tensors_are_not_affected(device):
     host = torch.asarray(HOST)
     product = host.T @ host
     assert type(product) is torch.Tensor
@@ -77,7 +77,7 @@ def test_host_tensors_are_left_alone(device):
     assert device.live_bytes == device.h2d_bytes == device.d2h_bytes == 0
 
 
-def test_outside_its_block_there_is_no_such_device():
+def test_device_exists_only_inside_its_context():
     with counting_device.CountingDevice():
         torch.ones(3, device="sim")
     with pytest.raises(NotImplementedError):
@@ -95,7 +95,7 @@ def test_deterministic_torch_works_there(device, x):
     np.testing.assert_allclose(device.get(sums)[0], HOST[::3].sum(axis=0))
 
 
-# ---------------------------------------------------------------- what is refused
+# ---------------------------------------------------------------- errors
 
 
 @pytest.mark.parametrize(
@@ -108,12 +108,12 @@ def test_deterministic_torch_works_there(device, x):
         lambda x, host: x.add_(host),
     ],
 )
-def test_mixing_host_and_device_is_refused(x, mix):
+def test_mixing_host_and_device_raises(x, mix):
     with pytest.raises(RuntimeError, match="same device"):
         mix(x, torch.asarray(HOST))
 
 
-def test_scalars_of_the_host_may_be_mixed(device, x):
+def test_host_scalars_may_be_mixed(device, x):
     np.testing.assert_array_equal(device.get(x + torch.tensor(1.0)), HOST + 1)
 
 
@@ -125,7 +125,7 @@ def test_numpy_cannot_read_it(x, read):
         read(x)
 
 
-def test_integer_products_are_refused_as_on_a_gpu(device):
+def test_integer_products_raise_as_on_a_gpu(device):
     whole = device.put(np.ones((3, 3), int))
     with pytest.raises(RuntimeError, match="not implemented on a GPU"):
         whole @ whole
@@ -160,7 +160,7 @@ SYNCS = {
 
 
 @pytest.mark.parametrize("name", SYNCS)
-def test_each_wait_is_logged_with_the_place_of_its_caller(device, x, name):
+def test_each_host_read_is_logged_with_file_and_line(device, x, name):
     call = SYNCS[name]
     call(x)
     assert len(device.syncs) == 1, device.syncs
@@ -179,19 +179,19 @@ def test_each_wait_is_logged_with_the_place_of_its_caller(device, x, name):
         lambda x: (x.shape, x.dtype, x.device, x.dim(), len(x), repr(x)),
     ],
 )
-def test_what_makes_no_one_wait_is_not_logged(device, x, call):
+def test_operations_without_host_reads_are_not_logged(device, x, call):
     call(x)
     assert device.syncs == device.checks == []
 
 
 @pytest.mark.parametrize("name", ["cholesky", "eigh", "inv", "svd"])
-def test_checks_of_factorisations_are_logged_apart(device, x, name):
+def test_factorization_checks_are_logged_separately(device, x, name):
     getattr(torch.linalg, name)(x.T @ x)
     assert device.syncs == []
     assert [os.path.basename(check.file) for check in device.checks] == [os.path.basename(__file__)]
 
 
-def test_ways_past_the_books(device):
+def test_put_and_get_are_not_logged(device):
     device.get(device.put(HOST))
     assert device.syncs == []
     assert device.h2d_bytes == device.d2h_bytes == 0
@@ -207,7 +207,7 @@ def test_bytes_of_copies(device):
     assert (device.h2d_bytes, device.d2h_bytes) == (HOST.nbytes, 3 * 8 * 8)
     torch.asarray(HOST, dtype=torch.float32, device="sim")  # converted on the host
     assert device.h2d_bytes == HOST.nbytes + HOST.nbytes // 2
-    x[torch.tensor([1, 2])]  # torch moves these indices by itself
+    x[torch.tensor([1, 2])]  # torch moves these indices implicitly
     assert device.h2d_bytes == HOST.nbytes + HOST.nbytes // 2 + 2 * 8
     assert [upload.file for upload in device.uploads] == [__file__] * 3
 
@@ -232,16 +232,16 @@ def test_temporaries_are_in_the_peak(device):
     x = torch.zeros(1 << 18, device="sim")
     device.reset()
     x = (x + 1.0) * 2.0 - 3.0
-    assert device.peak_bytes == 3 << 20  # two steps of a chain beside what it started from
+    assert device.peak_bytes == 3 << 20  # the start and two steps of a chain
     assert device.live_bytes == 1 << 20
 
 
-def test_an_eigensolver_has_a_workspace(device):
+def test_eigensolver_workspace_is_counted(device):
     square = torch.eye(128, dtype=torch.float64, device="sim")
     device.reset()
     torch.linalg.eigh(square)
     matrix = 128 * 128 * 8
-    assert device.peak_bytes == 4 * matrix + 128 * 8  # it, its eigenvectors and values, twice it
+    assert device.peak_bytes == 4 * matrix + 128 * 8  # matrix, eigenvectors and values, workspace
 
 
 def test_memory_runs_out_at_the_capacity():
@@ -256,7 +256,7 @@ def test_memory_runs_out_at_the_capacity():
         torch.zeros(2400, device="sim")
 
 
-def test_free_memory_is_told_as_by_the_modules_of_real_devices(device):
+def test_free_memory_interface_matches_torch_cuda(device):
     def free_and_total(device):
         return getattr(torch, device.type).mem_get_info(device)
 
@@ -269,22 +269,22 @@ def test_free_memory_is_told_as_by_the_modules_of_real_devices(device):
     assert free_and_total(device.device) == (free, total)
 
 
-def test_dtypes_that_were_ever_made_are_recorded(device):
+def test_all_created_dtypes_are_recorded(device):
     x = device.put(HOST.astype(np.float32))
     assert set(device.dtype_bytes) == {torch.float32}
-    (x * 2.0).sum()  # the number is no tensor there
+    (x * 2.0).sum()  # the number does not become a tensor
     assert set(device.dtype_bytes) == {torch.float32}
-    for _ in range(2):  # both are counted, although the first is gone
+    for _ in range(2):  # both count, although the first was freed
         x[:16].to(torch.float64)
     assert device.dtype_bytes[torch.float64] == 2 * 16 * 8 * 8
 
 
-# ---------------------------------------------------------------- slce_xp by these books
+# ---------------------------------------------------------------- fits on the device
 
 
 @pytest.mark.parametrize("n_classes", [4, 90])
 @pytest.mark.parametrize("solver", FORMS)
-def test_a_float32_fit_makes_nothing_in_float64(device, solver, n_classes):
+def test_float32_fit_creates_no_float64(device, solver, n_classes):
     X, y = oracle.blobs(200, 30, n_classes, seed=1)
     x = device.put((X + 50.0).astype(np.float32))
     model = slce_xp.fit(x, y, solver=solver)

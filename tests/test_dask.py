@@ -1,6 +1,4 @@
-"""Dask arrays: chunks stay where they are, whatever their shape and kind, and the answer is the
-same as in memory.
-"""
+"""Dask arrays: fits of chunks of every shape and kind agree with fits in memory."""
 
 import collections
 import contextlib
@@ -58,7 +56,7 @@ def chunked(X, cut):
 
 @pytest.fixture(autouse=True, params=["synchronous"])
 def scheduler(request):
-    """No test leans on the scheduler that happens to be the default."""
+    """Set the scheduler explicitly."""
     with dask.config.set(scheduler=request.param):
         yield request.param
 
@@ -67,7 +65,7 @@ def scheduler(request):
 def client():
     """Two worker processes, which are started again when they die."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of ports and clocks: no affair of ours
+        warnings.simplefilter("ignore")  # about ports and clocks
         cluster = LocalCluster(2, threads_per_worker=1, dashboard_address=None, memory_limit=0)
     with cluster, Client(cluster, set_as_default=False) as client:
         yield client
@@ -81,7 +79,7 @@ def computing_with(client):
 
 
 def assert_same(model, other, tolerance=1e-10):
-    """Two models of the same data are the same, to rounding; that of components is over a gap."""
+    """Two models of the same data agree to rounding, components relative to the gap."""
     assert model.components.shape == other.components.shape
     assert model.components.dtype == other.components.dtype
     assert oracle.largest_angle(model.components, other.components) < 1e2 * tolerance
@@ -126,7 +124,7 @@ def test_far_from_the_origin(solver, cut, problem):
 
 @pytest.mark.parametrize("stored", ["float16", "int64", "uint8", "bool", "longdouble"])
 @pytest.mark.parametrize("solver", SOLVERS)
-def test_numbers_that_are_converted(solver, stored):
+def test_other_dtypes_are_converted(solver, stored):
     X, y = TALL
     X = (8 * (X - X.min())).astype("uint8").astype(stored) if stored != "bool" else X > 0
     model = slce_xp.fit(chunked(X, "ragged"), y, solver=solver)
@@ -199,7 +197,7 @@ def test_labels_may_be_a_dask_vector_of_any_chunks():
 
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_chunks_without_rows(solver):
-    """What a filter leaves, once Dask has looked for the sizes."""
+    """Chunks after filtering, with computed sizes."""
     X, y = TALL
     x = da.from_array(np.concatenate([X[:40] - 100, X, X[:40] - 100]), chunks=(40, 7))
     x = x[x[:, 0] > -50].compute_chunk_sizes()
@@ -211,7 +209,7 @@ def test_chunks_without_rows(solver):
         assert_same(model, slce_xp.fit(X, y, solver=solver))
 
 
-def test_an_outlier_in_a_first_chunk_of_one_row_costs_no_digits():
+def test_outlier_in_a_single_row_chunk_keeps_accuracy():
     X, y = TALL
     X = np.concatenate([X[:1] + 1e9, X[1:]])
     x = da.from_array(X, chunks=((1, 100, 139), 18))
@@ -265,7 +263,7 @@ def test_kinds_of_sparse_chunks(kind, solver):
     np.testing.assert_allclose(made, model.transform(X), atol=1e-12)
 
 
-def test_the_gram_form_is_refused_for_sparse_chunks():
+def test_gram_form_raises_for_sparse_chunks():
     X, y = WIDE
     with pytest.raises(ValueError, match=r"solver must be .* for a sparse X; got 'gram'"):
         slce_xp.fit(chunked(X, "rows").map_blocks(sp.csr_array), y, solver="gram")
@@ -335,10 +333,10 @@ def test_sparse_cupy_chunks(xp, solver):
     np.testing.assert_allclose(xp.numpy(embedded), local, atol=1e-10)
 
 
-# ---------------------------------------------------------------- what is refused
+# ---------------------------------------------------------------- errors
 
 
-def test_unknown_chunk_sizes_are_refused_with_the_remedy():
+def test_unknown_chunk_sizes_raise_with_a_remedy():
     X, y = TALL
     x = chunked(X, "rows")
     x = x[x[:, 0] > -1e9]
@@ -350,7 +348,7 @@ def test_unknown_chunk_sizes_are_refused_with_the_remedy():
     assert_same(slce_xp.fit(x.compute_chunk_sizes(), y), model)
 
 
-def test_dask_frames_are_refused_with_the_remedy():
+def test_dask_frames_raise_with_a_remedy():
     pd, dd = pytest.importorskip("pandas"), pytest.importorskip("dask.dataframe")
     X, y = TALL
     frame = dd.from_pandas(pd.DataFrame(X, columns=[f"c{i}" for i in range(18)]), npartitions=3)
@@ -364,13 +362,13 @@ def test_dask_frames_are_refused_with_the_remedy():
 
 
 @pytest.mark.parametrize("options", [{"backend": "numpy"}, {"device": "cpu"}])
-def test_another_place_is_refused_with_the_remedy(options):
+def test_another_backend_raises_with_a_remedy(options):
     X, y = TALL
     with pytest.raises(ValueError, match=r"backend and device must be None.*map_blocks"):
         slce_xp.fit(chunked(X, "rows"), y, **options)
 
 
-def test_masked_chunks_are_refused_with_the_remedy():
+def test_masked_chunks_raise_with_a_remedy():
     X, y = TALL
     x = da.ma.masked_greater(chunked(X, "rows"), 1.0)
     with pytest.raises(TypeError, match=r"X must not be a masked array.*da\w*\.array\.ma\.filled"):
@@ -378,7 +376,7 @@ def test_masked_chunks_are_refused_with_the_remedy():
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
-def test_chunks_of_another_kind_than_they_tell_are_refused_with_the_remedy(solver):
+def test_chunks_that_differ_from_meta_raise_with_a_remedy(solver):
     X, y = TALL
     hidden = da.from_delayed(dask.delayed(sp.csr_array)(X), X.shape, dtype=X.dtype)
     with pytest.raises(TypeError, match=r"X must have chunks of the kind.*ndarray; got csr_array"):
@@ -389,8 +387,8 @@ def test_chunks_of_another_kind_than_they_tell_are_refused_with_the_remedy(solve
             slce_xp.fit(x, y, solver=solver)
 
 
-def test_a_sparse_chunk_among_dense_ones_is_refused():
-    """The shift of data far from the origin would be forgotten for it, in silence."""
+def test_sparse_chunk_among_dense_ones_raises():
+    """The shift of data far from the origin would be silently ignored for it."""
     X, y = TALL
     X = X + 1e6
 
@@ -404,7 +402,7 @@ def test_a_sparse_chunk_among_dense_ones_is_refused():
 
 @pytest.mark.parametrize("kind", ["dense", "sparse"])
 @pytest.mark.parametrize("solver", SOLVERS)
-def test_the_first_nan_is_located(solver, kind):
+def test_first_nan_is_located(solver, kind):
     if kind == "sparse" and solver == "gram":
         pytest.skip("refused for sparse data")
     X, y = TALL
@@ -418,7 +416,7 @@ def test_the_first_nan_is_located(solver, kind):
         slce_xp.fit(x, y, solver=solver)
 
 
-def test_a_memory_limit_is_kept_to():
+def test_max_memory_is_respected():
     X, y = TALL
     with pytest.raises(MemoryError, match="max_memory must leave room"):
         slce_xp.fit(chunked(X, "rows"), y, max_memory="1KB")
@@ -437,7 +435,7 @@ def no_scheduler(*_, **__):
 
 @pytest.mark.parametrize("kind", ["dense", "sparse"])
 @pytest.mark.parametrize("cut", CUTS)
-def test_transform_is_lazy_and_right(cut, kind):
+def test_transform_is_lazy_and_correct(cut, kind):
     X, y = TALL
     model = slce_xp.fit(X + 1e3, y)
     x = chunked(X + 1e3, cut)
@@ -459,14 +457,14 @@ def test_transform_is_lazy_and_right(cut, kind):
         made = lazy.compute()
         assert type(made) is np.ndarray
         assert made.dtype == lazy.dtype
-        # A sparse chunk is not centred before the product: digits go with the mean's size.
+        # A sparse chunk is not centred before the product: accuracy depends on its mean.
         np.testing.assert_allclose(made, expected, atol=1e-9 if kind == "sparse" else 1e-11)
         blocks = dask.compute(*lazy.to_delayed()[:, 0])
         assert tuple(len(block) for block in blocks) == lazy.chunks[0]
     assert embedded.chunks[0] == x.chunks[0]
 
 
-def test_embeddings_have_the_dtype_of_memory():
+def test_embedding_dtype_matches_the_fit_in_memory():
     X, y = TALL
     model = slce_xp.fit(X.astype("float32"), y)
     for stored in ("float16", "float32", "float64", "int32"):
@@ -476,7 +474,7 @@ def test_embeddings_have_the_dtype_of_memory():
         np.testing.assert_allclose(lazy.compute(), expected, atol=1e-5)
 
 
-def test_what_a_model_refuses():
+def test_invalid_dask_samples_raise():
     X, y = TALL
     model = slce_xp.fit(X, y)
     x = chunked(X, "both")
@@ -546,11 +544,11 @@ class Graphs(Callback):
 
 
 def passes_of(model, X):
-    """Passes over X, that for class sums among them, as the forms' docstrings tell."""
+    """Passes over X, including the one for class sums."""
     kept = model.passes
     if model.solver == "krylov":
         samples = len(X) < X.shape[1]
-        return kept + 1 + samples  # at the end vectors of samples are brought to features
+        return kept + 1 + samples  # a last pass maps sample vectors to features
     return {"scatter": 1, "gram": 3}[model.solver]
 
 
@@ -559,7 +557,7 @@ def passes_of(model, X):
 @pytest.mark.parametrize("way", ["map_blocks", "delayed", "arithmetic", "sparse"])
 @pytest.mark.parametrize("cut", ["rows", "columns", "both"])
 @pytest.mark.parametrize("solver", SOLVERS)
-def test_a_pass_is_one_graph_and_loads_each_chunk_once(scheduler, solver, cut, way, problem):
+def test_pass_is_one_graph_and_loads_each_chunk_once(scheduler, solver, cut, way, problem):
     if way == "sparse" and solver == "gram":
         pytest.skip("refused for sparse data")
     X, y = PROBLEMS[problem]
@@ -568,10 +566,10 @@ def test_a_pass_is_one_graph_and_loads_each_chunk_once(scheduler, solver, cut, w
         model = slce_xp.fit(loads.array, y, solver=solver)
     passes = passes_of(model, X)
     if solver == "krylov" and problem == "wide" and cut == "rows":
-        passes -= 1  # features, for columns cannot be had
+        passes -= 1  # feature coordinates, without column access
     elif solver == "krylov" and problem == "wide" and way == "sparse":
         passes += model.passes  # by rows, there and back
-    # One more looks at the first row of chunks, for data far from the origin.
+    # One more reads the first row of chunks, to detect data far from the origin.
     assert len(graphs.sizes) == passes + 1
     first = {n for (i, _), n in loads.counts.items() if i == 0}
     others = {n for (i, _), n in loads.counts.items() if i > 0}
@@ -582,18 +580,18 @@ def test_a_pass_is_one_graph_and_loads_each_chunk_once(scheduler, solver, cut, w
 
 @pytest.mark.parametrize("cut", ["rows", "both"])
 @pytest.mark.parametrize("solver", SOLVERS)
-def test_a_file_is_read_once_in_a_pass(solver, cut):
+def test_file_is_read_once_in_a_pass(solver, cut):
     X, y = TALL
     loads = Loads(X, cut, "file")
     model = slce_xp.fit(loads.array, y, solver=solver)
     blocks = loads.array.numblocks[1]
-    lines = sum(loads.counts.values()) - blocks * 64  # the look at the first chunk
+    lines = sum(loads.counts.values()) - blocks * 64  # the first chunk is read to find the shift
     assert lines == passes_of(model, X) * blocks * len(X)
 
 
 @pytest.mark.parametrize("cut", ["rows", "both"])
 @pytest.mark.parametrize("solver", SOLVERS)
-def test_what_reaches_the_client_is_smaller_than_a_chunk(monkeypatch, solver, cut):
+def test_transfers_to_the_client_are_smaller_than_a_chunk(monkeypatch, solver, cut):
     X, y = oracle.blobs(8000, 12, 3) if solver != "gram" else oracle.blobs(60, 9000, 3)
     x = chunked(X, cut)
     most = []
@@ -607,7 +605,7 @@ def test_what_reaches_the_client_is_smaller_than_a_chunk(monkeypatch, solver, cu
     monkeypatch.setattr(dask_rows, "compute", watched)
     slce_xp.fit(x, y, solver=solver)
     rows, columns = (max(c) for c in x.chunks)
-    # The rows that are looked at are a chunk's where it has few of them.
+    # The rows that are probed are those of one chunk if it is small.
     looked_at, *others = most if solver == "gram" else [0, *most]
     assert looked_at <= rows * X.shape[1]
     assert len(others) > 2
@@ -631,7 +629,7 @@ def test_sums_are_taken_in_a_tree(solver):
     assert max(fans) <= 20
 
 
-def test_nothing_is_persisted_unasked(monkeypatch):
+def test_x_is_not_persisted(monkeypatch):
     def refuse(*_, **__):
         raise AssertionError("persisted")
 
@@ -644,7 +642,7 @@ def test_nothing_is_persisted_unasked(monkeypatch):
 
 @pytest.mark.parametrize("scheduler", ["synchronous", "threads"], indirect=True)
 @pytest.mark.parametrize("solver", SOLVERS)
-def test_the_same_bits_every_time(scheduler, solver):
+def test_results_are_bitwise_reproducible(scheduler, solver):
     X, y = PROBLEMS["wide" if solver == "gram" else "tall"]
     models = [slce_xp.fit(chunked(X, "both"), y, solver=solver) for _ in range(3)]
     for name in ("components", "eigenvalues", "mean", "centroids"):
@@ -688,7 +686,7 @@ def slow(n=1200, d=100, rows=50, pause=0.01):
 
 @pytest.mark.parametrize("solver", SOLVERS)
 @pytest.mark.parametrize("cut", ["both", "ragged"])
-def test_a_cluster_gives_the_same_answer(client, solver, cut):
+def test_cluster_gives_the_same_answer(client, solver, cut):
     X, y = PROBLEMS["wide" if solver == "gram" else "tall"]
     with computing_with(client):
         model = slce_xp.fit(chunked(X, cut), y, solver=solver)
@@ -697,7 +695,7 @@ def test_a_cluster_gives_the_same_answer(client, solver, cut):
     np.testing.assert_allclose(embedded, model.transform(X), atol=1e-12)
 
 
-def test_a_large_graph_brings_no_warning(client):
+def test_no_large_graph_warning(client):
     """Labels and vectors travel with the graph; Dask warns from 10 MB on."""
     n = 3_000_000
     x = da.zeros((n, 2), chunks=(n // 4, 2)) + da.arange(n, chunks=n // 4)[:, None] % 2
@@ -709,7 +707,7 @@ def test_a_large_graph_brings_no_warning(client):
 
 
 @pytest.mark.parametrize("persisted", [False, True])
-def test_a_worker_that_is_killed_in_the_middle_costs_no_digit(client, monkeypatch, persisted):
+def test_killed_worker_does_not_change_the_result(client, monkeypatch, persisted):
     x, y, X = slow()
     client.wait_for_workers(2, timeout=60)
     before = client.run(os.getpid)
@@ -718,7 +716,7 @@ def test_a_worker_that_is_killed_in_the_middle_costs_no_digit(client, monkeypatc
 
     def compute(*lazy):
         graphs.append(lazy)
-        if len(graphs) == 3:  # the first look, class sums, then this pass: while its tasks run
+        if len(graphs) == 3:  # probe, class sums, then this pass, while its tasks run
             threading.Timer(0.1, os.kill, (victim, signal.SIGKILL)).start()
         return dask.compute(*lazy)
 
@@ -737,7 +735,7 @@ def test_a_worker_that_is_killed_in_the_middle_costs_no_digit(client, monkeypatc
 
 
 class deadline:  # noqa: N801 -- reads as a word of the ``with``
-    """An error in the main thread where a block takes too long: a hang shall be a failure."""
+    """Raise in the main thread after a timeout, so that a hang fails the test."""
 
     def __init__(self, seconds):
         self._seconds = seconds
@@ -761,7 +759,7 @@ def broken(chunk, block_info=None):
 
 
 @pytest.mark.parametrize("where", ["synchronous", "threads", "cluster"])
-def test_an_error_of_a_worker_reaches_the_caller(client, where):
+def test_error_of_a_worker_reaches_the_caller(client, where):
     X, y = TALL
     x = chunked(X, "rows").map_blocks(broken, meta=np.empty((0, 0)))
     scheduler = dask.config.set(scheduler=where)
@@ -776,7 +774,7 @@ def tasks_of(dask_scheduler):
     return len(dask_scheduler.tasks)
 
 
-def test_an_interrupt_leaves_no_task_behind(client):
+def test_interrupt_cancels_tasks(client):
     x, y, _ = slow(pause=0.05)
     client.wait_for_workers(2, timeout=60)
     interrupt = threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT))
@@ -804,7 +802,7 @@ def test_an_interrupt_leaves_no_task_behind(client):
     ],
 )
 @pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="needs Linux' /proc")
-def test_the_client_takes_little_memory(megabytes, solver):
+def test_client_takes_little_memory(megabytes, solver):
     script = os.path.join(os.path.dirname(__file__), "dask_client.py")
     done = subprocess.run(
         [sys.executable, script, str(megabytes), solver],

@@ -1,4 +1,4 @@
-"""Data sets: every public format on a small file, damaged ones refused, and the ways to a set."""
+"""Data sets: each public format on a small file, damaged files, and where sets are found."""
 
 import dataclasses
 import gzip
@@ -243,7 +243,7 @@ def test_pages_of_the_colon_study(tmp_path):
     assert y.tolist() == [2, 1, 2]
 
 
-def test_xena_s_table_becomes_counts_again(tmp_path):
+def test_xena_table_is_converted_back_to_counts(tmp_path):
     text = "sample\tTCGA-05-4244-01\tTCGA-38-4625-11\nA1BG\t0\t3\nA2M\t1\t2\n"
     path = written(tmp_path / "luad.gz", gzip_of(text.encode()))
     X, y = datasets.parse_luad(path)
@@ -264,7 +264,7 @@ def test_counts_in_hdf5(tmp_path):
         datasets.parse_worm(written(tmp_path / "no.h5", b"text"))
 
 
-# ---------------------------------------------------------------- ways to a set
+# ---------------------------------------------------------------- folder, cache, download
 
 
 @pytest.fixture
@@ -284,7 +284,7 @@ def save(path, X, y):
     np.savez(path, X=X, y=y)
 
 
-def test_a_set_is_fetched_once_and_then_cached(toy, cache):
+def test_set_is_fetched_once_and_then_cached(toy, cache):
     X, y = datasets.load("toy")
     assert X.tolist() == [[2, 3], [4, 5], [6, 7]]
     assert y.tolist() == ["a", "b", "b"]
@@ -293,7 +293,7 @@ def test_a_set_is_fetched_once_and_then_cached(toy, cache):
     np.testing.assert_array_equal(datasets.load("toy")[0], X)
 
 
-def test_a_folder_comes_before_the_cache(toy, cache, tmp_path, monkeypatch):
+def test_data_folder_takes_precedence_over_the_cache(toy, cache, tmp_path, monkeypatch):
     datasets.load("toy")
     save(tmp_path / "mine" / "toy.npz", np.zeros((3, 2), np.uint8), [1, 0, 1])
     for folder in ("argument", "environment"):
@@ -305,7 +305,7 @@ def test_a_folder_comes_before_the_cache(toy, cache, tmp_path, monkeypatch):
     assert datasets.load("toy", tmp_path / "empty")[0][0, 0] == 2  # not there: the cache
 
 
-def test_without_a_network_the_message_names_file_and_places(toy, cache, tmp_path):
+def test_missing_network_error_names_file_and_sources(toy, cache, tmp_path):
     toy.unlink()
     for download in (True, False):
         with pytest.raises(MissingDataError) as caught:
@@ -317,7 +317,7 @@ def test_without_a_network_the_message_names_file_and_places(toy, cache, tmp_pat
     assert not cache.exists()
 
 
-def test_what_is_not_the_set_is_refused_and_not_cached(toy, cache):
+def test_wrong_download_raises_and_is_not_cached(toy, cache):
     written(toy, zipped({"ionosphere.data": "1,2,a\n3,4,a\n5,6,a\n"}))
     with pytest.raises(ValueError, match=r"must have \(1, 2\) samples, have \(3,\)"):
         datasets.load("toy")
@@ -327,7 +327,7 @@ def test_what_is_not_the_set_is_refused_and_not_cached(toy, cache):
     assert not cache.exists()
 
 
-def test_a_download_cut_short_leaves_nothing(toy, cache, monkeypatch):
+def test_truncated_download_leaves_no_file(toy, cache, monkeypatch):
     class Cut(io.BytesIO):
         headers = {"Content-Length": "1000"}  # noqa: RUF012
 
@@ -337,7 +337,7 @@ def test_a_download_cut_short_leaves_nothing(toy, cache, monkeypatch):
     assert not cache.exists()
 
 
-def test_nothing_is_left_where_writing_fails(toy, cache, monkeypatch):
+def test_failed_write_leaves_no_file(toy, cache, monkeypatch):
     def full(file, **arrays):
         file.write(b"half")
         raise OSError("no space left")
@@ -355,14 +355,14 @@ def test_files_with_objects_are_never_unpickled(toy, cache):
 
 
 @pytest.mark.parametrize("content", [b"", b"PK\x03\x04 cut", b"text", npy(np.eye(3))])
-def test_a_damaged_file_is_named(toy, cache, content):
+def test_damaged_file_is_named(toy, cache, content):
     cache.mkdir(parents=True)
     written(cache / "toy.npz", content)
     with pytest.raises(ValueError, match=r"toy\.npz: must be an .npz file"):
         datasets.load("toy")
 
 
-def test_an_unknown_name():
+def test_unknown_name():
     with pytest.raises(ValueError, match=r"name must be one of usps, mnist, .* got 'iris'"):
         datasets.load("iris")
 

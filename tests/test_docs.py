@@ -1,4 +1,4 @@
-"""The documentation is whole: what is public is in it, links lead somewhere, examples run."""
+"""Documentation: all public names are listed, links resolve, examples run."""
 
 import importlib.util
 import inspect
@@ -42,7 +42,7 @@ def names_on_the_api_page():
             yield f"{module}.{line.strip()}"
 
 
-def test_the_api_page_has_every_public_name_and_no_other():
+def test_api_page_has_every_public_name_and_no_other():
     pytest.importorskip("sklearn")
     public = {f"slce_xp.{name}" for name in slce_xp.__all__}
     for name in ("slce_xp.anndata", "slce_xp.plot"):
@@ -58,7 +58,7 @@ def test_the_api_page_has_every_public_name_and_no_other():
 
 
 def anchors(page):
-    """What headings of a Markdown page are called in links, on GitHub and by MyST."""
+    """Link targets of the headings of a Markdown page, as on GitHub and in MyST."""
     headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
@@ -76,7 +76,7 @@ def test_relative_links_lead_to_files_and_headings(page):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=stem)
-def test_tables_say_by_which_command_they_were_written(page):
+def test_tables_name_the_command_that_wrote_them(page):
     text = page.read_text(encoding="utf-8")
     tables = re.findall(r"<!-- (\w+): written by python (\S+ \S+|\S+) --write (\S+) -->", text)
     assert {name for name, _, _ in tables} == WRITTEN.get(page.stem, set())
@@ -89,7 +89,7 @@ def test_tables_say_by_which_command_they_were_written(page):
 
 
 @pytest.mark.parametrize("shift", [0.0, 0.7, 1.3, 3.0])
-def test_positive_eigenvalues_are_as_many_as_those_of_lda_above_one(shift):
+def test_number_of_positive_eigenvalues_equals_lda_eigenvalues_above_one(shift):
     rng = np.random.default_rng(0)
     y = np.repeat(np.arange(4), 50)
     X = rng.normal(size=(200, 6))
@@ -103,7 +103,7 @@ def test_positive_eigenvalues_are_as_many_as_those_of_lda_above_one(shift):
     assert slce_xp.fit(X, y).n_positive == expected
 
 
-def test_the_readme_of_the_package_has_no_link_that_only_a_checkout_has(monkeypatch):
+def test_readme_of_the_package_has_no_link_that_only_a_checkout_has(monkeypatch):
     interface = types.ModuleType("hatchling.metadata.plugin.interface")
     interface.MetadataHookInterface = object
     monkeypatch.setitem(sys.modules, interface.__name__, interface)
@@ -114,14 +114,14 @@ def test_the_readme_of_the_package_has_no_link_that_only_a_checkout_has(monkeypa
     hook.update(metadata)
     text = metadata["readme"]["text"]
     links = re.findall(r"\]\(([^)\s]+)\)", (ROOT / "README.md").read_text(encoding="utf-8"))
-    assert any(not link.startswith("https:") for link in links)  # there was something to do
+    assert any(not link.startswith("https:") for link in links)  # there are relative links
     kept = re.findall(r"\]\(([^)\s]+)\)", text)
     assert all(link.startswith("https:") for link in kept)
     assert "[Fitting a model]" not in text
     assert "Fitting a model explains inputs" in text
 
 
-def test_the_citation_is_that_of_the_readme():
+def test_citation_is_that_of_the_readme():
     citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -135,7 +135,7 @@ def test_the_citation_is_that_of_the_readme():
     assert f"version: {slce_xp.__version__}\n" in citation
 
 
-def test_nothing_says_to_install_this_package_from_an_index():
+def test_documentation_does_not_mention_a_package_index():
     sources = [*PAGES, *(ROOT / "slce_xp").rglob("*.py"), ROOT / "docs" / "api.rst"]
     for path in sources:
         assert "pip install 'slce-xp" not in path.read_text(encoding="utf-8"), path
@@ -189,7 +189,7 @@ def test_examples_import_only_what_can_be_installed(path):
 
 
 @pytest.mark.slow
-def test_the_site_builds_without_a_warning_and_needs_no_network(tmp_path):
+def test_site_builds_without_a_warning_and_needs_no_network(tmp_path):
     for library in ("furo", "latex2mathml", "myst_parser", "numpydoc", "sphinx_gallery"):
         if importlib.util.find_spec(library) is None:
             pytest.skip(f"{library} is not here: `make docs` installs it")

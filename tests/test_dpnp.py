@@ -25,7 +25,7 @@ def on_dpnp(test):
 
 
 @on_dpnp
-def test_devices_have_names(xp):
+def test_device_names(xp):
     import dpnp
 
     default = dpnp.empty(0).device
@@ -39,20 +39,20 @@ def test_devices_have_names(xp):
 
 
 @on_dpnp
-def test_a_device_that_is_not_there_is_refused(xp):
+def test_unknown_device_raises(xp):
     message = r"^device must be a device that dpnp has here \(\w+:\w+:0.*\); got 'nowhere'"
     with pytest.raises(ValueError, match=message):
         slce_xp.fit(X, CODES, backend="dpnp", device="nowhere")
 
 
 @on_dpnp
-def test_a_sparse_matrix_is_refused(xp):
+def test_sparse_matrix_raises(xp):
     with pytest.raises(TypeError, match=r"^backend must be 'numpy', 'cupy' or 'torch'.* got dpnp"):
         slce_xp.fit(sp.csr_array(X), CODES, backend="dpnp")
 
 
 @on_dpnp
-def test_an_allocation_that_fails_is_a_memory_error(xp):
+def test_failed_allocation_raises_memory_error(xp):
     import dpnp
 
     place = _backend.find_place("dpnp")
@@ -62,7 +62,7 @@ def test_an_allocation_that_fails_is_a_memory_error(xp):
 
 
 @on_dpnp
-def test_a_model_goes_there_and_back(xp):
+def test_model_moves_to_dpnp_and_back(xp):
     model = slce_xp.fit(X, CODES)
     there = model.to("dpnp")
     embedding = there.transform(xp.array(X))
@@ -70,7 +70,7 @@ def test_a_model_goes_there_and_back(xp):
     np.testing.assert_array_equal(there.to("numpy").components, model.components)
 
 
-def test_dpnp_without_a_device_is_refused_not_replaced(monkeypatch):
+def test_dpnp_without_a_device_raises_instead_of_falling_back(monkeypatch):
     def compute(*args, **kwargs):
         raise AssertionError("computed without a device")
 

@@ -67,7 +67,7 @@ class Failing:
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
-def test_a_file_equals_the_embedding_in_memory(xp, tmp_path, rows, suffix):
+def test_file_equals_the_embedding_in_memory(xp, tmp_path, rows, suffix):
     spare_compiling(xp)
     held = xp.held(X)
     model = slce_xp.fit(xp.array(X), y)
@@ -102,7 +102,7 @@ def test_kinds_of_paths(monkeypatch, tmp_path, rows, suffix, kind):
     np.testing.assert_allclose(opened(path), MODEL.transform(X), atol=1e-12)
 
 
-def test_a_memmap_comes_back_that_cannot_be_written(tmp_path, rows):
+def test_returned_memmap_is_read_only(tmp_path, rows):
     result = MODEL.transform(rows, tmp_path / "Z.npy")
     assert isinstance(result, np.memmap)
     assert not result.flags.writeable
@@ -110,14 +110,14 @@ def test_a_memmap_comes_back_that_cannot_be_written(tmp_path, rows):
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
 @pytest.mark.parametrize("data", [sp.csr_array(X), X.tolist(), X[:1], X[:0]], ids=type)
-def test_other_data_can_be_written_too(tmp_path, suffix, data):
+def test_other_kinds_of_samples(tmp_path, suffix, data):
     path = tmp_path / f"Z{suffix}"
     MODEL.transform(data, path)
     np.testing.assert_allclose(opened(path), MODEL.transform(data), atol=1e-12)
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
-def test_an_earlier_file_is_replaced(tmp_path, rows, suffix):
+def test_earlier_file_is_replaced(tmp_path, rows, suffix):
     path = tmp_path / f"Z{suffix}"
     MODEL.transform(X[:10], path)
     MODEL.transform(rows, path)
@@ -125,7 +125,7 @@ def test_an_earlier_file_is_replaced(tmp_path, rows, suffix):
     assert os.listdir(tmp_path) == [path.name]
 
 
-def test_the_file_of_x_itself_can_be_replaced(tmp_path):
+def test_file_of_x_itself_can_be_replaced(tmp_path):
     path = tmp_path / "X.npy"
     np.save(path, X)
     rows = np.load(path, mmap_mode="r")
@@ -180,7 +180,7 @@ def test_arrays_are_written_into(tmp_path, rows):
 
 
 @pytest.mark.parametrize("out", ["Z.txt", "Z", "Z.npz", ".npy"])
-def test_another_suffix_is_refused_before_any_reading(tmp_path, out):
+def test_unknown_suffix_raises_before_reading(tmp_path, out):
     with pytest.raises(ValueError, match=r"out must end in \.npy or \.zarr, or be an array.*got"):
         MODEL.transform(Failing(AssertionError("it was read")), tmp_path / out)
     assert not os.listdir(tmp_path)
@@ -191,25 +191,25 @@ def test_another_suffix_is_refused_before_any_reading(tmp_path, out):
     [np.empty((N, K)), np.empty((N + 1, K - 1)), np.empty(N), [[0.0] * (K - 1)] * N, 5],
     ids=["columns", "rows", "one-dimensional", "list", "number"],
 )
-def test_another_shape_is_refused_before_any_reading(out):
+def test_wrong_shape_raises_before_reading(out):
     message = r"out must be a path .* or an array .*shape \(230, 3\).*got (ndarray|list|int)"
     with pytest.raises(ValueError, match=message):
         MODEL.transform(Failing(AssertionError("it was read")), out)
 
 
 @pytest.mark.parametrize("dtype", ["int64", "bool", "U8"])
-def test_an_array_that_would_lose_the_fractions_is_refused(dtype):
+def test_integer_output_array_raises(dtype):
     with pytest.raises(TypeError, match=rf"out must hold floating-point numbers; got.*{dtype}|<U8"):
         MODEL.transform(X, np.zeros((N, K - 1), dtype))
 
 
-def test_an_array_of_a_device_is_refused():
+def test_array_of_a_device_raises():
     torch = pytest.importorskip("torch")
     with pytest.raises(TypeError, match=r"out must be .*host.*got .*Tensor.*out=None"):
         MODEL.transform(X, torch.empty(N, K - 1))
 
 
-def test_a_folder_that_is_not_there_is_named(tmp_path):
+def test_missing_folder_is_named(tmp_path):
     with pytest.raises(FileNotFoundError, match="nowhere"):
         MODEL.transform(X, tmp_path / "nowhere" / "Z.npy")
 
@@ -230,7 +230,7 @@ def test_folders_that_hold_more_than_an_array_are_not_replaced(tmp_path, kind):
     assert sorted(path.rglob("*")) == before
 
 
-def test_an_error_names_missing_zarr(monkeypatch, tmp_path):
+def test_error_names_missing_zarr(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "zarr", None)
     with pytest.raises(ImportError, match=r"out='.*Z\.zarr' needs zarr.*pip install.*\.npy"):
         MODEL.transform(X, tmp_path / "Z.zarr")
@@ -243,7 +243,7 @@ def test_an_error_names_missing_zarr(monkeypatch, tmp_path):
 @pytest.mark.parametrize("suffix", SUFFIXES)
 @pytest.mark.parametrize("before", [False, True], ids=["nothing there", "a good file there"])
 @pytest.mark.parametrize("error", [OSError(errno.EIO, "bad sector"), KeyboardInterrupt()])
-def test_a_failure_leaves_an_earlier_file(tmp_path, suffix, before, error):
+def test_failure_keeps_an_earlier_file(tmp_path, suffix, before, error):
     path = tmp_path / f"Z{suffix}"
     if before:
         MODEL.transform(X[:10], path)
@@ -254,7 +254,7 @@ def test_a_failure_leaves_an_earlier_file(tmp_path, suffix, before, error):
         np.testing.assert_allclose(opened(path), MODEL.transform(X[:10]), atol=1e-12)
 
 
-def test_a_folder_that_cannot_take_its_place_leaves_the_old_one(monkeypatch, tmp_path):
+def test_failed_replacement_keeps_the_old_folder(monkeypatch, tmp_path):
     pytest.importorskip("zarr")
     path = tmp_path / "Z.zarr"
     MODEL.transform(X[:10], path)
@@ -272,7 +272,7 @@ def test_a_folder_that_cannot_take_its_place_leaves_the_old_one(monkeypatch, tmp
     np.testing.assert_allclose(opened(path), MODEL.transform(X[:10]), atol=1e-12)
 
 
-def test_a_disk_that_is_found_full_in_the_end_leaves_nothing(monkeypatch, tmp_path, rows):
+def test_full_disk_at_close_leaves_no_file(monkeypatch, tmp_path, rows):
     """File systems that allocate late report a full disk in the last call."""
 
     def full(_):
@@ -289,7 +289,7 @@ def test_a_disk_that_is_found_full_in_the_end_leaves_nothing(monkeypatch, tmp_pa
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
-def test_an_earlier_file_is_removed_last(monkeypatch, tmp_path, rows, suffix):
+def test_old_output_is_kept_until_the_new_one_is_complete(monkeypatch, tmp_path, rows, suffix):
     path = tmp_path / f"Z{suffix}"
     MODEL.transform(X[:10], path)
     replace = pathlib.Path.replace
@@ -306,7 +306,7 @@ def test_an_earlier_file_is_removed_last(monkeypatch, tmp_path, rows, suffix):
     np.testing.assert_allclose(opened(path), MODEL.transform(X[:10]), atol=1e-12)
 
 
-def test_the_old_folder_goes_when_the_new_one_is_there(monkeypatch, tmp_path, rows):
+def test_old_folder_is_removed_after_replacement(monkeypatch, tmp_path, rows):
     pytest.importorskip("zarr")
     path = tmp_path / "Z.zarr"
     MODEL.transform(X[:10], path)
@@ -344,7 +344,7 @@ except OSError as error:
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no such limits")
 @pytest.mark.parametrize("suffix", SUFFIXES)
 @pytest.mark.parametrize("before", [False, True], ids=["nothing there", "a good file there"])
-def test_a_real_limit_leaves_no_half_file(tmp_path, suffix, before):
+def test_file_size_limit_leaves_no_partial_file(tmp_path, suffix, before):
     path = tmp_path / f"Z{suffix}"
     done = subprocess.run(
         [sys.executable, "-c", LIMITED, str(path), "before" if before else "-"],
@@ -364,7 +364,7 @@ def test_a_real_limit_leaves_no_half_file(tmp_path, suffix, before):
 # ---------------------------------------------------------------- names that are taken
 
 
-def test_an_array_of_zarr_is_replaced_and_an_empty_folder_is_filled(tmp_path):
+def test_zarr_array_is_replaced_and_empty_folder_is_used(tmp_path):
     pytest.importorskip("zarr")
     (tmp_path / "Z.zarr").mkdir()
     model = slce_xp.fit(np.eye(4), [0, 0, 1, 1])
@@ -373,14 +373,14 @@ def test_an_array_of_zarr_is_replaced_and_an_empty_folder_is_filled(tmp_path):
         np.testing.assert_array_equal(out[:], model.transform(factor * np.eye(4)))
 
 
-def test_a_name_of_another_kind_is_refused_before_anything_is_read(tmp_path):
+def test_invalid_out_raises_before_reading(tmp_path):
     pytest.importorskip("zarr")
 
     class Unreadable:
         shape, dtype = (4, 4), np.dtype(float)
 
         def __getitem__(self, rows):
-            assert rows.stop <= 2  # to see what rows are like
+            assert rows.stop <= 2  # probing the type of the rows
             return np.eye(4)[rows]
 
     (tmp_path / "Z.npy").mkdir()
@@ -396,7 +396,7 @@ def test_two_writers_of_one_file_do_not_interfere(tmp_path):
     model = slce_xp.fit(np.eye(4), [0, 0, 1, 1])
 
     class Within:
-        """While this is read, someone else writes the same file."""
+        """Another writer replaces the file while this one reads."""
 
         shape, dtype = (4, 4), np.dtype(float)
 

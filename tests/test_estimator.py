@@ -93,7 +93,7 @@ def test_scikit_learns_checks_of_its_own_estimators(estimator, check):
 
 
 def array_api_checks(root):
-    """What came of each check, in a process of their own: SciPy must know before it is imported."""
+    """Results of the checks in a separate process: SciPy must be configured before its import."""
     code = "import runpy; runpy.run_path('tests/sklearn_array_api.py', run_name='__main__')"
     run = subprocess.run(
         [sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=False
@@ -219,7 +219,7 @@ def test_all_parameters_reach_the_fit(monkeypatch):
     assert taken == given
 
 
-def test_before_a_fit_there_are_no_attributes():
+def test_no_fitted_attributes_before_fit():
     estimator = SLCE()
     assert not hasattr(estimator, "loss_")
     for call in (
@@ -233,7 +233,7 @@ def test_before_a_fit_there_are_no_attributes():
             call()
 
 
-def test_inverse_transform_goes_back(fitted):
+def test_inverse_transform_inverts_transform(fitted):
     Z = fitted.transform(X)
     expected = fitted.model_.reconstruct(X)
     np.testing.assert_array_equal(fitted.inverse_transform(Z), expected)
@@ -281,7 +281,7 @@ def test_errors_are_those_of_the_fit():
 # ---------------------------------------------------------------- among scikit-learn's own
 
 
-def test_a_pipeline_cross_validates_and_is_searched():
+def test_pipeline_cross_validates_and_is_searched():
     digits, labels = load_digits(return_X_y=True, as_frame=True)
     pipeline = make_pipeline(StandardScaler(), SLCE(3), KNeighborsClassifier(5))
     scores = cross_val_score(pipeline, digits, labels, cv=3)
@@ -295,7 +295,7 @@ def test_a_pipeline_cross_validates_and_is_searched():
 
 
 @pytest.mark.parametrize("library", ["pandas", "polars"])
-def test_frames_in_frames_out(library, fitted):
+def test_frame_output(library, fitted):
     frame = FRAME if library == "pandas" else pl.from_pandas(FRAME)
     kind = pd.DataFrame if library == "pandas" else pl.DataFrame
     pipeline = make_pipeline(StandardScaler(), SLCE()).set_output(transform=library)
@@ -313,7 +313,7 @@ def test_frames_in_frames_out(library, fitted):
         estimator.transform(frame[list("edcba")])
 
 
-def test_a_saved_estimator_knows_its_columns(tmp_path):
+def test_saved_estimator_keeps_feature_names(tmp_path):
     estimator = SLCE().fit(FRAME, Y)
     estimator.save(tmp_path / "slce.npz")
     model = slce_xp.load(tmp_path / "slce.npz")
@@ -323,7 +323,7 @@ def test_a_saved_estimator_knows_its_columns(tmp_path):
     assert estimator.fit(X, Y).model_.feature_names is None
 
 
-def test_an_index_is_kept():
+def test_index_is_kept():
     frame = FRAME.set_index(np.arange(100, 160))
     found = SLCE().set_output(transform="pandas").fit_transform(frame, pd.Series(Y))
     assert list(found.index) == list(range(100, 160))
@@ -332,7 +332,7 @@ def test_an_index_is_kept():
 @pytest.mark.parametrize(
     "make", [pd.DataFrame, pl.DataFrame, pa.table], ids=["pandas", "polars", "pyarrow"]
 )
-def test_a_column_of_text_is_named(make):
+def test_column_of_text_is_named(make):
     frame = make({"size": [1.0, 2.0, 3.0], "town": ["Oslo", "Rome", "Bern"]})
     with pytest.raises(TypeError, match="numbers only; column 'town'"):
         SLCE().fit(frame, [0, 1, 0])
@@ -352,7 +352,7 @@ def test_frames_of_float32_stay_float32(fitted):
     ],
     ids=["pickle", "joblib"],
 )
-def test_copies_are_the_same(copy):
+def test_copies_and_pickles_are_equal(copy):
     estimator = SLCE(1, solver="gram").set_output(transform="pandas").fit(FRAME, Y)
     found = copy(estimator)
     assert found.get_params() == estimator.get_params()
@@ -397,7 +397,7 @@ def test_fit_and_use_on_the_device_of_x(xp):
     )
 
 
-def test_x_on_another_device_is_refused(xp):
+def test_x_on_another_device_raises(xp):
     if xp.name == "numpy":
         pytest.skip("there is no elsewhere")
     estimator = SLCE().fit(xp.array(X), Y)
@@ -431,7 +431,7 @@ def test_to_moves_a_fitted_estimator(xp, fitted):
     assert isinstance(fitted.transform(FRAME.astype(xp.held(X).dtype)), np.ndarray)
 
 
-def test_a_backend_solves_and_brings_the_result_back(xp, fitted):
+def test_backend_solves_and_returns_host_results(xp, fitted):
     if xp.single:
         pytest.skip("X comes in float64")
     estimator = SLCE(backend=xp.name, device=xp.device).fit(X, Y)
@@ -442,7 +442,7 @@ def test_a_backend_solves_and_brings_the_result_back(xp, fitted):
 
 
 @pytest.mark.parametrize("xp", ["torch-device"], indirect=True)
-def test_the_estimator_adds_no_synchronization_to_the_fit(xp):
+def test_estimator_adds_no_host_reads(xp):
     x = xp.array(X)
     with metered(xp) as plain:
         slce_xp.fit(x, Y)
@@ -476,7 +476,7 @@ def test_sample_weights_are_repetitions():
     same_subspace(SLCE().fit(X, Y, sample_weight=np.ones(60)), SLCE().fit(X, Y))
 
 
-def test_balanced_classes_weigh_the_same():
+def test_balanced_classes_have_equal_weight():
     counts = np.bincount(CODES)
     weights = 60 / (3 * counts[CODES])
     found = SLCE(class_weight="balanced").fit(X, Y)
@@ -579,7 +579,7 @@ def test_rows_of_a_file_are_read_in_blocks(tmp_path):
         slce.transform(narrow)
 
 
-def test_a_dask_array_stays_one():
+def test_dask_input_gives_dask_output():
     x = da.from_array(X, chunks=(17, 2))
     slce = SLCE().fit(x, Y)
     assert slce.model_.plan.where == "cluster"
@@ -602,7 +602,7 @@ def test_batches_may_be_dask_arrays_and_files(tmp_path):
 
 
 @pytest.mark.parametrize("method", ["fit", "partial_fit", "transform", "inverse_transform"])
-def test_masks_are_not_lost(method):
+def test_masked_arrays_raise(method):
     X, y = oracle.blobs(60, 5, 3, seed=1)
     masked = np.ma.masked_less(X[:, :2] if method == "inverse_transform" else X, 1.0)
     estimator = SLCE().fit(X, y)
@@ -614,7 +614,7 @@ def test_masks_are_not_lost(method):
 # ---------------------------------------------------------------- what users of PCA and LDA expect
 
 
-def test_the_share_of_each_component_is_an_attribute():
+def test_share_of_each_component_is_an_attribute():
     slce = SLCE().fit(X, Y)
     np.testing.assert_allclose(slce.loss_ratio_, slce.eigenvalues_ / slce.model_.total_loss)
     batches = SLCE().partial_fit(X[:30], Y[:30]).partial_fit(X[30:], Y[30:])
@@ -625,7 +625,7 @@ def test_the_share_of_each_component_is_an_attribute():
 
 
 @pytest.mark.parametrize("kind", ["array", "list", "frame"])
-def test_a_column_of_labels_is_flattened_with_the_warning_of_sklearn(kind):
+def test_column_of_labels_is_flattened_with_the_warning_of_sklearn(kind):
     column = {
         "array": Y[:, None],
         "list": [[label] for label in Y],
@@ -637,7 +637,7 @@ def test_a_column_of_labels_is_flattened_with_the_warning_of_sklearn(kind):
         np.testing.assert_allclose(slce.components_, SLCE().fit(X, Y).components_, atol=1e-9)
 
 
-def test_a_path_is_sent_to_the_command():
+def test_path_as_x_suggests_the_command():
     for fit in (SLCE().fit, slce_xp.fit):
         for path in ("table.csv", Path("my table.csv")):
             with pytest.raises(TypeError, match=r"slce-xp fit '?(my )?table.csv'? --label") as info:
@@ -645,7 +645,7 @@ def test_a_path_is_sent_to_the_command():
             assert info.value.parameter == "X"
 
 
-def test_the_html_representation_links_to_an_address_of_the_project():
+def test_html_representation_links_to_an_address_of_the_project():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     urls = project["urls"]
     address = urls.get("Documentation", urls["Paper"])
@@ -653,6 +653,6 @@ def test_the_html_representation_links_to_an_address_of_the_project():
 
 
 @pytest.mark.parametrize("name", ["whiten", "get_covariance", "priors", "predict"])
-def test_what_is_not_there_is_explained(name):
+def test_missing_attributes_are_documented(name):
     assert not hasattr(SLCE(), name)
     assert re.search(rf"- There (is|are) no .*`{name}`", SLCE.__doc__)

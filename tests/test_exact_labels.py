@@ -60,7 +60,7 @@ def test_integers_with_missing_ones(container, tmp_path):
 
 
 @pytest.mark.parametrize("container", CONTAINERS)
-def test_any_of_them_may_be_the_mark(container):
+def test_any_label_may_mark_unlabelled_samples(container):
     y = CONTAINERS[container]()
     with pytest.raises(ValueError, match="y must have a label for every sample"):
         slce_xp.fit(X, y, unlabeled=BIG + 1)
@@ -149,12 +149,12 @@ def test_strings_that_may_be_missing(nothing):
         (np.array(NUMBERS)[CODES].astype(np.uint64), np.float64(BIG)),
     ],
 )
-def test_a_mark_that_is_a_float_marks_one_class(y, mark):
+def test_float_mark_matches_one_class(y, mark):
     kept = [n for n in NUMBERS if n != int(mark)]
     assert slce_xp.fit(X, y, unlabeled=mark).classes.tolist() == kept
 
 
-def test_a_mark_that_rounds_to_a_label_marks_nothing():
+def test_mark_that_only_rounds_to_a_label_matches_nothing():
     y = np.array([BIG, 1, 2], dtype=float)[CODES]
     for labels_given, mark in ((y, BIG + 1), (CODES, 0.5)):
         with pytest.warns(UserWarning, match="marks no sample"):
@@ -200,14 +200,14 @@ def test_batches_of_several_kinds(case, known):
     np.testing.assert_allclose(slce.model_.components, expected.components, atol=1e-8)
 
 
-def test_an_unknown_class_is_refused():
+def test_unknown_class_raises():
     with pytest.raises(ValueError, match="classes must hold all labels of y"):
         slce_xp.SLCE().partial_fit(X, np.array(NUMBERS)[CODES], classes=[float(BIG), BIG + 2])
 
 
 @pytest.mark.parametrize("unlabeled", ["use", "drop"])
 @pytest.mark.parametrize("kind", ["csv", "parquet", "parquet categories"])
-def test_the_command(kind, unlabeled, tmp_path):
+def test_labels_read_by_the_command(kind, unlabeled, tmp_path):
     frame = pd.DataFrame(X, columns=list("abcde"))
     frame["class"] = pd.array(labels(), dtype="Int64")
     if kind == "csv":

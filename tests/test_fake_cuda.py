@@ -10,7 +10,7 @@ from slce_xp.core import krylov, krylov_space
 from slce_xp.core import moments as _moments
 
 
-def test_the_shape_of_pancan_needs_a_fifth_of_x():
+def test_shape_of_pancan_needs_a_fifth_of_x():
     result = fake_cuda.measure(801, 20531, 5, dtype="float32")
     assert result["tensor_bytes_beside_x"] <= 0.2 * result["x_bytes"]
     # An eigensolver's workspace comes on top, by LAPACK's measure.
@@ -18,7 +18,7 @@ def test_the_shape_of_pancan_needs_a_fifth_of_x():
 
 
 @pytest.mark.parametrize("solver", ["scatter", "gram", "krylov"])
-def test_every_form_takes_its_ordinary_course(solver):
+def test_every_form_runs(solver):
     result = fake_cuda.measure(600, 400, 4, dtype="float64", solver=solver)
     assert result["form"] == solver
     assert result["passes"] == (6 if solver == "krylov" else 0)
@@ -27,7 +27,7 @@ def test_every_form_takes_its_ordinary_course(solver):
     assert result["flops"] > 2 * 600 * 400
 
 
-def test_what_was_replaced_is_put_back():
+def test_patches_are_undone():
     modules = (_backend, transfer, _moments, krylov_space, krylov)
     before = [dict(vars(module)) for module in modules]
     with pytest.raises(ValueError, match="n_components"):

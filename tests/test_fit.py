@@ -93,7 +93,7 @@ def test_sign_rule_breaks_ties_by_position(xp):
 
 
 @pytest.mark.parametrize("solver", FORMS)
-def test_what_the_model_holds(xp, dtype, solver):
+def test_model_attributes(xp, dtype, solver):
     X, y = PROBLEMS["tall"]
     labels = np.array(["ant", "bee", "cat", "dog"])[y]
     model = slce_xp.fit(xp.array(X, dtype), labels, solver=solver)
@@ -154,7 +154,7 @@ def odd_inputs():
 
 @pytest.mark.parametrize("solver", FORMS)
 @pytest.mark.parametrize("case", odd_inputs())
-def test_odd_inputs_are_fine(xp, solver, case):
+def test_unusual_inputs_are_accepted(xp, solver, case):
     if case not in ("a class for each sample", "two samples", "integers", "booleans"):
         spare_compiling(xp)
     X, y = odd_inputs()[case]
@@ -189,7 +189,7 @@ def test_positive_keeps_what_lowers_the_loss(xp, solver):
     assert model.n_positive > 0
 
 
-def test_no_positive_eigenvalue_is_legal():
+def test_no_positive_eigenvalue_is_allowed():
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((300, 4)), np.arange(300) % 3
     with pytest.warns(UserWarning, match="the classes overlap"):
@@ -200,7 +200,7 @@ def test_no_positive_eigenvalue_is_legal():
     np.testing.assert_allclose(model.reconstruct(X), np.tile(X.mean(axis=0), (300, 1)))
 
 
-def test_default_asks_for_one_less_than_the_classes_without_a_warning():
+def test_default_is_one_less_than_the_classes_without_a_warning():
     X, y = PROBLEMS["overlapping"]
     model = slce_xp.fit(X, y)  # warnings are errors here
     assert model.n_components == 3 > model.n_positive
@@ -215,19 +215,19 @@ def test_short_floats_are_computed_in_float32():
     assert model.components.dtype == torch.float32
 
 
-def test_a_tensor_that_tracks_gradients():
+def test_tensor_that_tracks_gradients():
     torch = pytest.importorskip("torch")
     X, y = PROBLEMS["tall"]
     model = slce_xp.fit(torch.asarray(X).requires_grad_(), y)
     assert not model.components.requires_grad
 
 
-def test_a_factor_that_is_not_a_number_is_no_model(xp, monkeypatch):
-    # NumPy raises where a matrix is not positive definite; GPU libraries and JAX return NaN, and
-    # an eigensolver that makes no end may do so, too.
+def test_nan_from_a_factorization_raises(xp, monkeypatch):
+    # NumPy raises if a matrix is not positive definite; GPU libraries and JAX return NaN, and so
+    # may an eigensolver that does not converge.
     x = xp.array(oracle.blobs(40, 50, 3, seed=17)[0])
     linalg = _backend.place_of(x).xp.linalg
     monkeypatch.setattr(linalg, "cholesky", lambda matrix: matrix * float("nan"))
-    # NumPy and torch find out by themselves, in their eigensolvers.
+    # The eigensolvers of NumPy and torch raise errors of their own.
     with pytest.raises((ValueError, RuntimeError), match=r"(?i)finite|converge|factor"):
         slce_xp.fit(x, np.arange(40) % 3, solver="gram")

@@ -43,7 +43,7 @@ def test_frames_give_the_results_of_arrays(make, dtype):
 
 
 @libraries
-def test_a_model_knows_the_names_of_its_columns_and_refuses_others(make, tmp_path):
+def test_model_checks_column_names(make, tmp_path):
     model = slce_xp.fit(make(COLUMNS), Y)
     model.save(tmp_path / "model.npz")
     assert list(slce_xp.load(tmp_path / "model.npz").feature_names) == NAMES
@@ -82,14 +82,14 @@ def test_columns_of_different_numbers(make):
     np.testing.assert_allclose(found.mean, values.mean(axis=0), rtol=1e-6)
 
 
-def test_a_table_in_pieces():
+def test_chunked_table():
     table = pa.concat_tables([pa.table(COLUMNS).slice(0, 25), pa.table(COLUMNS).slice(25)])
     assert table.column(0).num_chunks == 2
     np.testing.assert_allclose(slce_xp.fit(table, Y).components, MODEL.components, atol=1e-12)
 
 
 @libraries
-def test_a_missing_number_is_found(make):
+def test_missing_number_is_found(make):
     holed = X[:, 1].astype(object)
     holed[7] = None
     frame = make({"length": X[:, 0], "width": holed.tolist()})
@@ -116,7 +116,7 @@ named = {"match": "X must hold numbers only; column 'town' does not"}
 
 @pytest.mark.parametrize("column", WRONG.values(), ids=WRONG)
 @pytest.mark.parametrize("make", [pd.DataFrame, pl.DataFrame], ids=["pandas", "polars"])
-def test_a_column_without_numbers_is_named(make, column):
+def test_non_numeric_column_is_named(make, column):
     frame = make({"size": X[:, 0], "town": column})
     with pytest.raises(TypeError, **named):
         slce_xp.fit(frame, Y)
@@ -125,7 +125,7 @@ def test_a_column_without_numbers_is_named(make, column):
 
 
 @pytest.mark.parametrize("make", WRONG_CATEGORIES.values(), ids=WRONG_CATEGORIES)
-def test_a_column_of_categories_is_named(make):
+def test_column_of_categories_is_named(make):
     with pytest.raises(TypeError, **named):
         slce_xp.fit(make(), Y)
 
@@ -184,7 +184,7 @@ def test_labels_that_are_numbers_stay_numbers(labels):
     ],
     ids=["pyarrow", "pyarrow dictionary", "polars Categorical"],
 )
-def test_a_missing_label_is_found(make):
+def test_missing_label_is_found(make):
     holed = Y.tolist()
     holed[4] = None
     with pytest.raises(ValueError, match="a label for every sample; got None at position 4"):
@@ -192,7 +192,7 @@ def test_a_missing_label_is_found(make):
 
 
 @libraries
-def test_a_frame_of_labels_is_refused(make):
+def test_frame_of_labels_raises(make):
     with pytest.raises(ValueError, match=r"y must be one-dimensional.*\(60, 1\)"):
         slce_xp.fit(X, make({"y": Y.tolist()}))
 
@@ -202,7 +202,7 @@ def test_a_frame_of_labels_is_refused(make):
 
 @pytest.mark.parametrize("column", WRONG.values(), ids=WRONG)
 @pytest.mark.parametrize("make", [pa.table, pa.record_batch], ids=["pyarrow", "pyarrow batch"])
-def test_a_column_of_a_table_without_numbers_is_named(make, column):
+def test_column_of_a_table_without_numbers_is_named(make, column):
     frame = make({"size": X[:, 0], "town": column})
     with pytest.raises(TypeError, **named):
         slce_xp.fit(frame, Y)
@@ -214,11 +214,11 @@ def test_decimals_of_a_table_are_numbers():
     np.testing.assert_allclose(model.mean, [np.mean([float(p) for p in prices]), X[:, 1].mean()])
 
 
-def test_a_table_without_columns_is_refused():
+def test_table_without_columns_raises():
     with pytest.raises(ValueError, match="at least one column"):
         slce_xp.fit(pa.table({"size": X[:, 0]}).select([]), Y)
 
 
-def test_a_lazy_frame_is_refused_without_a_warning():
+def test_lazy_frame_raises_without_a_warning():
     with pytest.raises(TypeError, match="got LazyFrame"):
         slce_xp.fit(pl.DataFrame(COLUMNS).lazy(), Y)

@@ -38,7 +38,7 @@ def judged(problem, model):
 
 
 @pytest.mark.parametrize("chunk", range(4))
-def test_the_bounds_can_be_met(chunk):
+def test_bounds_are_attainable(chunk):
     for seed in range(chunk * PER_CHUNK, (chunk + 1) * PER_CHUNK):
         problem = fuzz.make_problem(seed)
         with warnings.catch_warnings():
@@ -105,7 +105,7 @@ def be_no_number(model):
         (be_no_number, {"not finite"}),
     ],
 )
-def test_the_judge_finds_what_is_wrong(tamper, kinds):
+def test_judge_detects_wrong_models(tamper, kinds):
     rng = np.random.default_rng(5)
     drawn = fuzz.blobs(rng, (60, 8, 4), decay=0.2)
     drawn["X"] += 10 * np.eye(8)[drawn["y"]]
@@ -117,7 +117,7 @@ def test_the_judge_finds_what_is_wrong(tamper, kinds):
     assert {failure.kind for failure in judged(problem, model).failures} >= kinds
 
 
-def test_the_oracle_has_more_digits_than_float64():
+def test_oracle_has_more_digits_than_float64():
     rows = np.random.default_rng(6).standard_normal((50, 4)).astype(np.longdouble) ** 9
     found = fuzz.gram(rows)
     columns = [[as_fraction(x) for x in column] for column in rows.T]

@@ -41,7 +41,7 @@ BUFFER = "__buffer__" if sys.version_info >= (3, 12) else "__array__"
         ("__str__", "f'{x[0]}'"),
     ],
 )
-def test_a_hidden_read_fails_with_file_and_line(method, expression):
+def test_hidden_read_fails_with_file_and_line(method, expression):
     with (
         pytest.raises(AssertionError, match=rf"{method} at .*slce_xp.*_planted\.py:3"),
         make_backend("strict") as backend,
@@ -49,7 +49,7 @@ def test_a_hidden_read_fails_with_file_and_line(method, expression):
         planted(expression)(backend.array([1.0, 2.0]))
 
 
-def test_a_read_by_to_host_or_by_a_test_is_fine():
+def test_reads_by_to_host_and_by_tests_are_allowed():
     with make_backend("strict") as backend:
         x = backend.array([1.0, 2.0])
         assert float(x[0]) == 1.0
@@ -58,7 +58,7 @@ def test_a_read_by_to_host_or_by_a_test_is_fine():
         assert backend.numpy(x).tolist() == [1.0, 2.0]
 
 
-def test_the_watch_ends():
+def test_watch_is_removed_on_exit():
     before = dict(vars(type(strict.empty(0))))
     with make_backend("strict"):
         assert vars(type(strict.empty(0))) != before

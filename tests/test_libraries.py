@@ -1,4 +1,4 @@
-"""Array libraries that slce_xp has never seen: what they must offer, and what is said otherwise."""
+"""Unknown array libraries: what they must provide, and the errors if they do not."""
 
 import ast
 import re
@@ -43,7 +43,7 @@ def chain_of(node):
     return ".".join([node.id if isinstance(node, ast.Name) else "", *reversed(names)]).lstrip(".")
 
 
-def test_the_functions_that_a_library_must_have_are_those_that_are_called():
+def test_required_functions_are_those_that_are_called():
     files = Path(slce_xp.__file__).parent.rglob("*.py")
     called = {name for path in files for name in called_of_namespaces(path.read_text("utf-8"))}
     called -= {"__name__", "cuda", "float32", "float64", "int8", "int64", "linalg"}
@@ -51,7 +51,7 @@ def test_the_functions_that_a_library_must_have_are_those_that_are_called():
 
 
 @pytest.mark.parametrize("name", ["linalg.eigh", "linalg.solve", "cumulative_sum"])
-def test_a_library_that_lacks_a_function_is_refused_by_its_name(monkeypatch, name):
+def test_library_without_a_function_raises_and_names_it(monkeypatch, name):
     lacking = bare.without(name)
     message = refusal(X, ValueError, backend=lacking)
     assert f"must offer the array API standard; bare_standard lacks {name}. Use" in message
@@ -67,7 +67,7 @@ def test_many_missing_functions_are_counted():
     )
 
 
-def test_arrays_without_a_device_are_refused(monkeypatch):
+def test_arrays_without_a_device_raise(monkeypatch):
     x = bare.put(X, bare.DEVICES[0])
     del x.device  # as of mlx
     assert "bare_standard lacks array.device" in refusal(x)
@@ -76,7 +76,7 @@ def test_arrays_without_a_device_are_refused(monkeypatch):
 # ---------------------------------------------------------------- ways in and out
 
 
-def test_values_leave_by_the_libraries_own_way_if_not_by_dlpack(monkeypatch):
+def test_values_are_read_without_dlpack(monkeypatch):
     monkeypatch.setattr(bare.Array, "__dlpack__", refuse_export)
     monkeypatch.setattr(bare.Array, "asnumpy", bare.to_numpy, raising=False)
     np.testing.assert_array_equal(to_host(bare.put(X, bare.DEVICES[1])), X)
@@ -86,7 +86,7 @@ def refuse_export(self, **options):
     raise BufferError("this library does not export")
 
 
-def test_values_that_cannot_be_read_are_an_error_that_says_so(monkeypatch):
+def test_unreadable_values_raise(monkeypatch):
     monkeypatch.setattr(bare.Array, "__dlpack__", refuse_export)
     message = refusal(bare.put(X, bare.DEVICES[1]))
     assert message.startswith("the values of an array of bare_standard on bare:1 cannot be read (")
@@ -94,17 +94,17 @@ def test_values_that_cannot_be_read_are_an_error_that_says_so(monkeypatch):
     assert message.endswith("Convert it to NumPy first, in that library's own way")
 
 
-def test_a_library_that_takes_no_numpy_arrays_is_an_error_that_says_so(monkeypatch):
+def test_library_that_rejects_numpy_arrays_raises(monkeypatch):
     def from_dlpack(x, /, *, device=None, copy=None):
         raise BufferError("no import either")
 
     monkeypatch.setattr(bare, "from_dlpack", from_dlpack)
     message = refusal(X, backend=bare)
     assert message.startswith("bare_standard on bare:0 does not take float64 arrays of NumPy")
-    assert "float32" not in message  # it is not the dtype that is at fault
+    assert "float32" not in message  # the dtype is not the cause
 
 
-def test_a_library_without_float64_says_so(monkeypatch):
+def test_float64_in_a_library_without_it_raises(monkeypatch):
     def from_dlpack(x, /, *, device=None, copy=None, original=bare.from_dlpack):
         if x.dtype == np.float64:
             raise TypeError("what is float64?")
@@ -122,7 +122,7 @@ def test_a_library_without_float64_says_so(monkeypatch):
 
 
 @pytest.mark.parametrize("change", ["read-only", "reversed"])
-def test_numpy_arrays_enter_whatever_their_memory(change):
+def test_numpy_arrays_of_any_memory_layout(change):
     x = X[::-1] if change == "reversed" else X.copy()
     codes = CODES[::-1] if change == "reversed" else CODES
     x.flags.writeable = change != "read-only"
@@ -176,16 +176,16 @@ class TinyLike(Tensor):
         return self.values
 
 
-def test_a_dense_tensor_that_counts_its_nonzeros_is_dense():
+def test_dense_tensor_that_counts_its_nonzeros_is_dense():
     np.testing.assert_array_equal(slce_xp.fit(PaddleLike(X), CODES).eigenvalues, EIGENVALUES)
 
 
-def test_a_sparse_tensor_of_an_unknown_library_is_refused(monkeypatch):
+def test_sparse_tensor_of_an_unknown_library_raises(monkeypatch):
     monkeypatch.setattr(PaddleLike, "sparse", True)
     assert "got a sparse PaddleLike. If memory allows: X.to_dense()" in refusal(PaddleLike(X))
 
 
-def test_a_tensor_that_numpy_would_take_apart_is_refused():
+def test_tensor_that_numpy_would_iterate_over_raises():
     assert refusal(TinyLike(X)).endswith("got TinyLike. Convert it: X.numpy()")
 
 
@@ -210,7 +210,7 @@ class Lazy:
 
 
 @pytest.mark.parametrize("in_numpy", [True, False], ids=["like blosc2", "like cubed"])
-def test_an_array_without_dlpack_is_read_in_blocks(monkeypatch, in_numpy):
+def test_array_without_dlpack_is_read_in_blocks(monkeypatch, in_numpy):
     monkeypatch.setattr("slce_xp._planning.plan.READ_BLOCK", 7 * X.shape[1] * X.itemsize)
     x = Lazy(X, in_numpy)
     model = slce_xp.fit(x, CODES)
@@ -218,7 +218,7 @@ def test_an_array_without_dlpack_is_read_in_blocks(monkeypatch, in_numpy):
     assert 0 < x.longest < len(X)
 
 
-def test_a_mask_is_not_lost(monkeypatch):
+def test_masked_array_raises(monkeypatch):
     monkeypatch.setattr(bare.Array, "mask", False, raising=False)  # as of marray
     monkeypatch.setattr(bare.Array, "data", None, raising=False)
     message = refusal(bare.put(X, bare.DEVICES[0]))
@@ -226,7 +226,7 @@ def test_a_mask_is_not_lost(monkeypatch):
     assert message.endswith("xp.where(X.mask, value, X.data)")
 
 
-def test_a_unit_is_not_lost(monkeypatch):
+def test_array_with_units_raises(monkeypatch):
     monkeypatch.setattr(bare.Array, "unit", "km", raising=False)  # as of unxt
     message = refusal(bare.put(X, bare.DEVICES[0]))
     assert message.startswith("X must hold plain numbers; got a Array in units of km")

@@ -137,7 +137,7 @@ def test_sparse_fits_stay_within_the_plan(size, dtype, solver, unlabelled):
 
 
 def test_integers_with_all_entries_in_a_few_rows():
-    # As many rows in each block as the mean of entries allows would make one block of all.
+    # Sized by the mean number of entries, one block would hold everything.
     full, y = counts(500, 8000, "uint8", density=1.0)
     X = sp.vstack([full, sp.csr_array((30_000, 8000), dtype=np.uint8)], format="csr")
     y = np.concatenate([y, np.full(30_000, 5)])
@@ -169,7 +169,7 @@ def test_some_rows_of_a_sparse_matrix_are_views():
 
 
 @pytest.mark.parametrize("kind", ["csc", "coo", "lil", "dok", "bsr"])
-def test_a_refused_matrix_is_not_compressed(kind, monkeypatch):
+def test_invalid_matrix_is_not_compressed(kind, monkeypatch):
     X, y = counts(300, 50, "float64", kind)
 
     def refuse(self, copy=False):
@@ -205,7 +205,7 @@ def test_rows_of_many_classes_or_without_labels(shape, unlabelled, dtype):
     assert peak <= model.plan.most_bytes <= 16e6
 
 
-def test_components_that_no_dense_form_has_room_for_come_with_a_warning():
+def test_components_without_memory_for_a_dense_form_warn():
     n, d = 6000, 1500
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((n, d)), np.arange(n) % 5  # fewer than 4 eigenvalues are positive
@@ -219,7 +219,7 @@ def test_components_that_no_dense_form_has_room_for_come_with_a_warning():
     assert low == 0  # so none of the four is claimed to lower the loss
 
 
-def test_the_plan_of_unlabelled_samples_is_that_of_longer_vectors():
+def test_plan_of_unlabelled_samples_is_that_of_longer_vectors():
     problem = _plan.Problem(1000, 20_000, 5, 4, "float64")
     few = _plan.choose(problem, _plan.Limits(), "krylov")
     many = _plan.choose(

@@ -1,4 +1,4 @@
-"""What a fit allocates beside X."""
+"""What a fit allocates in addition to X."""
 
 import tracemalloc
 
@@ -17,7 +17,7 @@ def peak_beside(X, y, **options):
         tracemalloc.stop()
 
 
-def test_the_shape_of_pancan_needs_less_than_half_of_x():
+def test_shape_of_pancan_needs_less_than_half_of_x():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((801, 20531))
     y = np.arange(801) % 5
@@ -45,7 +45,7 @@ def test_integers_are_converted_block_by_block():
     assert peak <= 0.6 * 8 * X.nbytes  # 8 ×: what a float64 copy would take
 
 
-def test_a_tall_matrix_is_never_centred_as_a_whole():
+def test_tall_matrix_is_never_centred_as_a_whole():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((100_000, 100)) + 1e3
     peak, _ = peak_beside(X, np.arange(100_000) % 3)

@@ -85,7 +85,9 @@ def test_embedding_and_reconstruction_follow_their_formulas(xp, dtype):
         ("bool", "float32", "float64"),
     ],
 )
-def test_the_wider_of_model_and_samples_decides_the_dtype(xp, dtype, given, in_float32, in_float64):
+def test_embedding_dtype_is_the_wider_of_model_and_samples(
+    xp, dtype, given, in_float32, in_float64
+):
     expected = {"float32": in_float32, "float64": in_float64}[dtype]
     if expected == "float64":
         needs_float64(xp)
@@ -106,7 +108,7 @@ def test_the_wider_of_model_and_samples_decides_the_dtype(xp, dtype, given, in_f
 
 
 @pytest.mark.parametrize("rows", [1, 7, 8, 9])
-def test_block_boundaries_do_not_show(xp, monkeypatch, rows):
+def test_results_do_not_depend_on_blocks(xp, monkeypatch, rows):
     monkeypatch.setattr(_rows, "block_bytes", lambda *size: 4 * D * 8)
     model = slce_xp.fit(xp.held(X), CODES).to(xp.name, xp.device)
     Z = xp.numpy(model.transform(xp.array(X[:rows])))
@@ -145,13 +147,13 @@ def test_lists_and_frames_are_embedded_by_a_model_on_the_host():
         ("inverse_transform", X[0], r"Z must be two-dimensional.*got shape \(4,\)"),
     ],
 )
-def test_samples_of_another_shape_are_refused(xp, method, samples, message):
+def test_samples_of_another_shape_raise(xp, method, samples, message):
     model = slce_xp.fit(xp.held(X), CODES).to(xp.name, xp.device)
     with pytest.raises(ValueError, match=f"^{message}"):
         getattr(model, method)(xp.array(samples))
 
 
-def test_samples_on_another_device_are_refused_with_a_remedy_that_works(xp):
+def test_samples_on_another_device_raise_with_a_working_remedy(xp):
     strict = pytest.importorskip("array_api_strict")
     model = slce_xp.fit(xp.held(X), CODES).to(xp.name, xp.device)
     with contextlib.ExitStack() as stack:
@@ -171,13 +173,13 @@ def test_samples_on_another_device_are_refused_with_a_remedy_that_works(xp):
 
 
 @pytest.mark.parametrize("field", [f.name for f in dataclasses.fields(slce_xp.Model)])
-def test_a_model_is_frozen(field):
+def test_model_is_frozen(field):
     with pytest.raises(dataclasses.FrozenInstanceError):
         setattr(slce_xp.fit(X, CODES), field, None)
 
 
 @pytest.mark.parametrize("solver", ["scatter", "gram"])
-def test_a_printed_model_says_what_was_fitted_how_and_how_well(xp, dtype, solver):
+def test_summary(xp, dtype, solver):
     model = slce_xp.fit(xp.array(X, dtype), CODES, solver=solver)
     text = str(model)
     first, second = model.to("numpy").eigenvalues
@@ -195,13 +197,13 @@ def test_a_printed_model_says_what_was_fitted_how_and_how_well(xp, dtype, solver
     assert f"4 features → 2 components, 3 classes, {xp.printed} on " in repr(model)
 
 
-def test_a_printed_model_says_how_many_components_are_useless():
+def test_summary_reports_components_that_do_not_lower_the_loss():
     with pytest.warns(UserWarning, match="lower the loss"):
         model = slce_xp.fit(X, CODES, D)
     assert f"{model.n_positive} of them lower the loss" in str(model)
 
 
-def test_the_loss_of_components_that_raise_it_is_not_printed_as_removed():
+def test_loss_of_components_that_raise_it_is_not_printed_as_removed():
     with pytest.warns(UserWarning, match="no direction lowers the loss, so the embedding"):
         model = slce_xp.fit(X[:, :2], np.arange(len(X)) % 3)
     assert model.n_positive == 0
@@ -229,7 +231,7 @@ def test_shares_of_the_loss_are_those_of_each_component_alone(xp, dtype):
 
 
 @pytest.mark.parametrize("solver", ["scatter", "gram", "krylov"])
-def test_a_share_keeps_as_many_components_as_remove_it(solver):
+def test_share_keeps_as_many_components_as_remove_it(solver):
     samples, y = oracle.blobs(60, 80, 9, seed=32)
     samples = 3 * samples
     everything = slce_xp.fit(samples, y, "positive", solver=solver)
@@ -250,14 +252,14 @@ def test_a_share_keeps_as_many_components_as_remove_it(solver):
         assert slce_xp.fit(X[:, :2], np.arange(len(X)) % 3, 0.5).n_components == 0
 
 
-def test_a_model_of_equal_centroids_has_no_shares():
+def test_model_of_equal_centroids_has_no_shares():
     with pytest.warns(UserWarning, match="no direction lowers the loss"):
         model = slce_xp.fit([[-1.0], [1.0], [-1.0], [1.0]], [0, 0, 1, 1])
     assert model.total_loss == 0
     assert model.loss_shares.tolist() == [0.0]
 
 
-def test_a_long_list_of_eigenvalues_is_cut():
+def test_summary_shortens_long_lists_of_eigenvalues():
     samples, y = oracle.blobs(60, 12, 9, seed=32)
     model = slce_xp.fit(samples, y)
     line = next(line for line in str(model).splitlines() if "eigenvalues" in line)
@@ -265,7 +267,7 @@ def test_a_long_list_of_eigenvalues_is_cut():
     assert line.count(",") == 6
 
 
-def test_a_model_without_components_works_moves_and_is_saved(xp, tmp_path):
+def test_model_without_components_works_moves_and_is_saved(xp, tmp_path):
     model = fit_empty(xp)
     assert "0 components" in str(model)
     assert "none: no direction lowers the loss" in str(model)
@@ -282,7 +284,7 @@ def test_a_model_without_components_works_moves_and_is_saved(xp, tmp_path):
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_a_model_moves_and_comes_back_unchanged(xp, dtype, place):
+def test_model_moves_between_backends_unchanged(xp, dtype, place):
     model = slce_xp.fit(xp.array(X, dtype), CODES)
     backend, device = PLACES[place]
     with make_backend(place) as there:
@@ -302,7 +304,7 @@ def test_a_model_moves_and_comes_back_unchanged(xp, dtype, place):
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_a_saved_model_opens_anywhere(xp, dtype, place, tmp_path):
+def test_saved_model_opens_on_every_backend(xp, dtype, place, tmp_path):
     model = slce_xp.fit(xp.array(X, dtype), CODES)
     model.save(tmp_path / "model.npz")
     assert_same_model(slce_xp.load(tmp_path / "model.npz"), model.to("numpy"))
@@ -315,7 +317,7 @@ def test_a_saved_model_opens_anywhere(xp, dtype, place, tmp_path):
             )
 
 
-def test_moving_needs_a_backend_and_a_device_that_exist(tmp_path):
+def test_to_validates_backend_and_device(tmp_path):
     model = slce_xp.fit(X, CODES)
     model.save(tmp_path / "model.npz")
     for move in (model.to, lambda *where: slce_xp.load(tmp_path / "model.npz", *where)):
@@ -344,7 +346,7 @@ LABELS = {
 
 
 @pytest.mark.parametrize("kind", LABELS)
-def test_labels_of_any_kind_survive_a_file(kind, tmp_path):
+def test_labels_of_any_kind_are_saved(kind, tmp_path):
     labels = LABELS[kind]
     model = slce_xp.fit(X, labels[CODES % len(labels)])
     model.save(tmp_path / "model.npz")
@@ -362,7 +364,7 @@ def test_labels_that_end_in_nul_are_not_merged(dtype, tmp_path):
         model.save(tmp_path / "model.npz")
 
 
-def test_labels_that_would_need_pickle_are_refused(tmp_path):
+def test_labels_that_would_need_pickle_raise(tmp_path):
     model = slce_xp.fit(X, np.array([1, 2, 3], object)[CODES])
     with pytest.raises(TypeError, match=r"^classes must be .* without pickle; got int\..*astype"):
         model.save(tmp_path / "model.npz")
@@ -370,7 +372,7 @@ def test_labels_that_would_need_pickle_are_refused(tmp_path):
 
 
 @pytest.mark.parametrize("as_path", [str, lambda path: path])
-def test_the_file_has_exactly_the_name_that_was_given(as_path, tmp_path):
+def test_save_does_not_change_the_file_name(as_path, tmp_path):
     path = as_path(tmp_path / "model")  # NumPy would add .npz
     slce_xp.fit(X, CODES).save(path)
     assert [file.name for file in tmp_path.iterdir()] == ["model"]
@@ -388,7 +390,7 @@ def test_saving_again_replaces_the_file(tmp_path):
 
 @pytest.mark.parametrize("error", [OSError("disk full"), KeyboardInterrupt()])
 @pytest.mark.parametrize("existed", [True, False])
-def test_a_file_is_written_whole_or_not_at_all(tmp_path, monkeypatch, existed, error):
+def test_save_is_atomic(tmp_path, monkeypatch, existed, error):
     model, path = slce_xp.fit(X, CODES), tmp_path / "model.npz"
     if existed:
         model.save(path)
@@ -404,7 +406,7 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path, monkeypatch, existed, e
     assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before
 
 
-def test_a_file_in_a_folder_that_is_not_there():
+def test_save_into_a_missing_folder_raises():
     with pytest.raises(FileNotFoundError):
         slce_xp.fit(X, CODES).save("/no such folder/model.npz")
     with pytest.raises(FileNotFoundError):
@@ -431,14 +433,14 @@ REFUSED = r"^path must name a model file written by Model\.save; '.*model\.npz' 
 
 
 @pytest.mark.parametrize("share", [0.0, 0.001, 0.01, 0.3, 0.6, 0.9, 0.99])
-def test_a_truncated_file_is_refused(saved, share):
+def test_truncated_file_raises(saved, share):
     whole = saved.read_bytes()
     saved.write_bytes(whole[: int(share * len(whole))])
     with pytest.raises(ValueError, match=REFUSED):
         slce_xp.load(saved)
 
 
-def test_a_flipped_bit_is_refused_or_harmless(saved):
+def test_flipped_bit_raises_or_is_harmless(saved):
     # Zip checks its contents but not, say, its time stamps. The end holds its offsets.
     whole = saved.read_bytes()
     model = slce_xp.load(saved)
@@ -482,14 +484,14 @@ FOREIGN = {
 
 
 @pytest.mark.parametrize("kind", FOREIGN)
-def test_a_foreign_file_is_refused(saved, kind):
+def test_foreign_file_raises(saved, kind):
     FOREIGN[kind](saved)
     with pytest.raises(ValueError, match=REFUSED) as error:
         slce_xp.load(saved)
     assert "unsafely" not in str(error.value)  # NumPy's advice to unpickle the file
 
 
-def test_a_refused_file_is_closed(saved):
+def test_invalid_file_is_closed(saved):
     saved.write_bytes(saved.read_bytes()[:-30])
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -499,13 +501,13 @@ def test_a_refused_file_is_closed(saved):
     assert [str(warning.message) for warning in caught] == []
 
 
-def test_a_file_of_a_newer_release_asks_for_an_upgrade(saved):
+def test_file_of_a_newer_release_raises(saved):
     rewrite(saved, {"version": 99, "classes": "a kind that is not known yet"})
     with pytest.raises(ValueError, match=r"format 3 or older; .* has format 99\. Upgrade slce_xp"):
         slce_xp.load(saved)
 
 
-def test_a_file_of_format_1_opens_without_scale_and_names(saved):
+def test_file_of_format_1_opens_without_scale_and_names(saved):
     rewrite(saved, {"version": 1})
     model = slce_xp.load(saved)
     assert model.scale is None
@@ -516,7 +518,7 @@ def test_a_file_of_format_1_opens_without_scale_and_names(saved):
 # ---------------------------------------------------------------- scaled columns
 
 
-def test_a_model_of_scaled_columns_takes_columns_as_they_are(xp, dtype, tmp_path):
+def test_unscaled_model_takes_original_columns(xp, dtype, tmp_path):
     scale = np.array([0.1, 3.0, 7.0, 200.0])
     scaled = slce_xp.fit(xp.array(X / scale, dtype), CODES)
     model = scaled.unscaled(xp.array(scale, dtype))
@@ -540,13 +542,13 @@ def test_a_model_of_scaled_columns_takes_columns_as_they_are(xp, dtype, tmp_path
 
 
 @pytest.mark.parametrize("value", [0.0, -1.0, np.nan, np.inf])
-def test_a_scale_is_positive(xp, value):
+def test_scale_is_positive(xp, value):
     model = slce_xp.fit(xp.array(X), CODES)
     with pytest.raises(ValueError, match=rf"positive and finite; got {value} for feature 2\."):
         model.unscaled(xp.array(np.array([1.0, 2.0, value, 4.0])))
 
 
-def test_a_scale_is_an_array_on_the_device_of_the_model(xp):
+def test_scale_is_an_array_on_the_device_of_the_model(xp):
     model = slce_xp.fit(xp.array(X), CODES)
     with pytest.raises(TypeError, match="scale must be an array of real numbers; got list"):
         model.unscaled([1.0, 2.0, 3.0, 4.0])
@@ -555,7 +557,7 @@ def test_a_scale_is_an_array_on_the_device_of_the_model(xp):
             model.unscaled(np.ones(4))
 
 
-def test_a_scale_is_for_every_feature_and_given_once():
+def test_scale_has_one_entry_per_feature_and_is_set_once():
     model = slce_xp.fit(X, CODES)
     with pytest.raises(ValueError, match=r"scale must have one number for each of 4 features; got"):
         model.unscaled(np.ones(3))
@@ -571,7 +573,7 @@ def test_a_scale_is_for_every_feature_and_given_once():
         (np.array(["1"] * 4), "<U1"),
     ],
 )
-def test_scales_that_are_no_real_numbers_are_refused(scale, message):
+def test_non_real_scales_raise(scale, message):
     model = slce_xp.fit(np.eye(4), [0, 0, 1, 1])
     with pytest.raises(TypeError, match=f"^scale must .*{message}"):
         model.unscaled(scale)

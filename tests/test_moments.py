@@ -1,4 +1,4 @@
-"""The centroid scatter-add: the same sums however the rows are visited."""
+"""The centroid scatter-add: sums do not depend on how rows are visited."""
 
 import numpy as np
 import pytest
@@ -69,7 +69,7 @@ def test_moments_about_any_shift(xp, n_classes, offset):
     np.testing.assert_allclose(xp.numpy(moments.between) / scale, between, **tolerance)
 
 
-def test_blocks_cover_everything_evenly():
+def test_blocks_cover_all_rows_evenly():
     for length, step in [(1, 1), (10, 3), (10, 100), (17, 16), (1000, 7)]:
         blocks = list(_rows.even_slices(length, step))
         assert [i for b in blocks for i in range(length)[b]] == list(range(length))

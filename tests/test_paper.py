@@ -77,7 +77,7 @@ def run(folder, *arguments, methods=METHODS):
 # ---------------------------------------------------------------- the plan
 
 
-def test_the_plan_is_the_paper_s():
+def test_protocol_is_that_of_the_paper():
     cells = protocol.plan(["SLCE", "LDA", "PCA", "HSIC SPCA", "Bair's SPCA", "LRPCA (CV)"])
     assert len(set(cells)) == len(cells)
     count = lambda *where: sum(cell[: len(where)] == where for cell in cells)  # noqa: E731
@@ -91,7 +91,7 @@ def test_the_plan_is_the_paper_s():
     assert protocol.dimensions(1, "arcene", "SLCE") == (1, 2, 3)
 
 
-def test_every_published_number_has_its_cell():
+def test_every_published_number_has_a_cell():
     """And the other way round: sets and methods are spelt alike everywhere."""
     for number, name, method, p in published.ACCURACIES:
         experiment = protocol.EXPERIMENTS[number - 1]
@@ -101,7 +101,7 @@ def test_every_published_number_has_its_cell():
     assert set(published.DESCRIPTIONS) < set(datasets.DATA_SETS)
 
 
-def test_methods_are_spelt_as_the_peers_spell_them():
+def test_method_names_match_peers():
     peers = pytest.importorskip("benchmarks.peers")
     wanted = {method for experiment in protocol.EXPERIMENTS[:3] for method in experiment.methods}
     assert wanted == set(peers.METHODS)
@@ -119,7 +119,7 @@ def test_some_published_numbers():
 # ---------------------------------------------------------------- a cell
 
 
-def test_a_cell_is_the_accuracy_of_five_neighbours(folder):
+def test_cell_is_the_accuracy_of_five_neighbours(folder):
     """Against neighbours counted by hand."""
     X, y = datasets.load("blobs", folder)
     cell = Cell(1, "blobs", "PCA", 4)
@@ -165,7 +165,7 @@ def test_leading_columns_are_the_answer_for_fewer_dimensions(method):
 # ---------------------------------------------------------------- keeping
 
 
-def test_a_run_goes_on_where_it_was_interrupted(folder):
+def test_interrupted_run_resumes(folder):
     calls = []
 
     def failing(k, seed):
@@ -189,7 +189,7 @@ def test_a_run_goes_on_where_it_was_interrupted(folder):
     assert again.scores.keys() == done.scores.keys()
 
 
-def test_results_survive_the_file(tmp_path):
+def test_results_are_saved_and_loaded(tmp_path):
     results = Results(tmp_path / "results.json")
     cells = [Cell(1, "usps", "PCA", 1), Cell(1, "usps", "PCA", 0), Cell(2, "colon", "SLCE", 0)]
     results.keep(cells[0], Score((50.0, 60.125), 1.5))
@@ -202,7 +202,7 @@ def test_results_survive_the_file(tmp_path):
     assert list(tmp_path.iterdir()) == [tmp_path / "results.json"]
 
 
-def test_results_of_another_protocol_are_done_anew(tmp_path):
+def test_results_of_another_protocol_are_recomputed(tmp_path):
     results = Results(tmp_path / "results.json")
     results.keep(Cell(1, "usps", "PCA", 0), Score((1.0, 2.0), 1.0))
     text = results.path.read_text().replace('"dimensions": [2, 3]', '"dimensions": [2, 4]')
@@ -211,7 +211,7 @@ def test_results_of_another_protocol_are_done_anew(tmp_path):
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"cells": []}', '{"about": {}, "cells": [{}]}'])
-def test_a_foreign_file_is_refused_and_left_alone(tmp_path, text):
+def test_foreign_file_raises_and_is_not_changed(tmp_path, text):
     path = tmp_path / "results.json"
     path.write_text(text)
     with pytest.raises(ValueError, match=r"results\.json: must be results of this program"):
@@ -222,7 +222,7 @@ def test_a_foreign_file_is_refused_and_left_alone(tmp_path, text):
 # ---------------------------------------------------------------- the command
 
 
-def test_the_command_writes_results_and_report(folder, capsys):
+def test_command_writes_results_and_report(folder, capsys):
     results = run(folder, "--repetitions", "4")
     assert len(results.scores) == (3 * 4 + 3 * 1) + 2 * 4 + 3 * 4
     told = capsys.readouterr()
@@ -239,7 +239,7 @@ def test_the_command_writes_results_and_report(folder, capsys):
     assert f"{fixed[0]:.2f}" in text
 
 
-def test_the_same_seed_gives_the_same_numbers(folder):
+def test_same_seed_gives_the_same_numbers(folder):
     first = run(folder, "--quick")
     (folder / "out" / "results.json").unlink()
     second = run(folder, "--quick")
@@ -248,7 +248,7 @@ def test_the_same_seed_gives_the_same_numbers(folder):
     }
 
 
-def test_a_method_that_fails_does_not_stop_the_others(folder, capsys):
+def test_method_that_fails_does_not_stop_the_others(folder, capsys):
     def broken(k, seed):
         raise RuntimeError("no such luck")
 
@@ -329,7 +329,7 @@ def test_claims_on_experiment_3(tmp_path):
     assert "changes by +0.50" in third
 
 
-def test_other_readings_beside_the_paper(tmp_path):
+def test_alternative_readings_of_the_paper(tmp_path):
     results = Results(tmp_path / "results.json")
     results.scores[Cell(1, "mnist", "LDA", 0)] = Score((52.30, 72.15), 1.0)
     results.scores[Cell(4, "mnist", "LDA, ridge 10", 0)] = Score((46.03, 71.25), 1.0)
@@ -339,7 +339,7 @@ def test_other_readings_beside_the_paper(tmp_path):
     assert not any("Bair" in line for line in lines)
 
 
-def test_other_readings_have_known_limits():
+def test_alternative_readings_limits():
     alternatives = pytest.importorskip("benchmarks.paper.alternatives")
     X, y = make_blobs(90, 5, centers=3, random_state=0)
     lda = LinearDiscriminantAnalysis(n_components=2).fit(X, y)
@@ -384,7 +384,7 @@ def test_figures_of_small_sets(tmp_path, data_folder_or_skip):
         assert (tmp_path / file).stat().st_size < 150_000
 
 
-def test_pancan_is_drawn_where_it_is():
+def test_pancan_is_plotted_if_available():
     assert "pancan" in figures.figures({"pancan": True})["embedding.png"][1]
     caption, needed, _ = figures.figures({})["eigenvalue-bound.png"]
     assert needed == ("yale",)
@@ -403,7 +403,7 @@ def test_mnist_to_the_last_digit(data_folder_or_skip):
         assert round(accuracy, 2) == published.ACCURACIES[1, "mnist", "PCA", p][0]
 
 
-def test_the_command_explains_itself(capsys):
+def test_command_help(capsys):
     pytest.importorskip("benchmarks.peers", reason="its methods need torch")
     with pytest.raises(SystemExit):
         command.arguments(["--help"], list(protocol.all_methods()))

@@ -29,7 +29,7 @@ def classes_in_noise(n, d, n_classes, seed):
 
 
 def hidden_by_factors(n=300, seed=5):
-    """Features that share two factors of no class; the last alone tells the two classes."""
+    """Features share two factors unrelated to the classes; only the last one separates them."""
     rng = np.random.default_rng(seed)
     y = np.arange(n) % 2
     X = rng.standard_normal((n, 12))
@@ -97,7 +97,7 @@ def test_linear_methods_have_orthonormal_components(fitted, name):
     np.testing.assert_allclose(A @ A.T, np.eye(2), atol=1e-12)
 
 
-def test_lda_gives_what_discriminants_there_are():
+def test_lda_returns_the_available_discriminants():
     X, y = TALL
     Z = peers.LDA(6).fit(X, y).transform(X)
     assert Z.shape == (len(X), 3)
@@ -125,7 +125,7 @@ def test_errors_name_the_parameter_and_the_rule(method, error, words):
         method.fit(*TALL)
 
 
-def test_what_is_no_finite_number_is_refused():
+def test_non_finite_values_raise():
     X, y = TALL
     X = X.copy()
     X[3, 2] = np.nan
@@ -134,7 +134,7 @@ def test_what_is_no_finite_number_is_refused():
 
 
 @pytest.mark.parametrize("method", [HSICSPCA(3), BairSPCA(2), LSPCA(2, 1.0), CentroidEncoder(2)])
-def test_integers_are_as_good_as_floats(method):
+def test_integers_equal_floats(method):
     X, y = TALL
     pixels = (20 * (X - X.min())).astype(np.uint8)
     expected = clone(method).fit(pixels.astype(np.float64), y).transform(pixels.astype(np.float64))
@@ -157,7 +157,7 @@ def test_subsamples_and_folds_keep_classes_in_proportion(most):
 
 
 @pytest.mark.parametrize("method", [BairSPCA(2), LSPCA(2), LRPCA(2)])
-def test_a_class_of_one_sample_stops_no_cross_validation(method):
+def test_class_of_one_sample_is_cross_validated(method):
     X, y = TALL
     y = np.where(np.arange(len(y)) == 7, 9, y)
     assert np.isfinite(method.fit(X, y).transform(X)).all()
@@ -175,7 +175,7 @@ def test_bair_with_all_features_is_pca(X, y):
 
 def test_bair_scores_are_correlations_with_a_class_against_the_rest():
     X, y = TALL
-    X = np.column_stack([X, np.full(len(X), 4.0)])  # a constant tells nothing
+    X = np.column_stack([X, np.full(len(X), 4.0)])  # a constant carries no information
     scores = BairSPCA(2, 0.0).fit(X, y).scores_
     for j in range(9):
         against = [abs(np.corrcoef(X[:, j], y == c)[0, 1]) for c in range(4)]
@@ -231,7 +231,7 @@ def test_hsic_agrees_with_the_dual_form(X, y):
 
 
 @PROBLEMS
-def test_hsic_beyond_its_rank_goes_on_by_variance(X, y):
+def test_hsic_beyond_its_rank_continues_by_variance(X, y):
     pair = (y > 1).astype(int)
     model = HSICSPCA(3).fit(X, pair)
     assert model.rank_ == 1
@@ -292,7 +292,7 @@ def objective(X, y, components, lam, method):
 
 @RITCHIE
 @PROBLEMS
-def test_the_gradient_is_that_of_finite_differences(method, X, y):
+def test_gradient_is_that_of_finite_differences(method, X, y):
     problem = method._objective(X, y, 4, 2)
     rng = np.random.default_rng(4)
     theta = rng.standard_normal(problem.start().shape)
@@ -313,7 +313,7 @@ def test_lambda_zero_is_pca_of_standardised_data(method, X, y):
 
 
 @RITCHIE
-def test_a_large_lambda_leaves_only_the_regression(method):
+def test_large_lambda_leaves_only_the_regression(method):
     """With number of classes − 1 components, the regression's own coefficients fit in them."""
     X, y = TALL
     model = method(3, 1000.0, max_iter=3000, standardize=False).fit(X, y)
@@ -328,7 +328,7 @@ def test_a_large_lambda_leaves_only_the_regression(method):
 
 @RITCHIE
 @pytest.mark.parametrize("lam", [0.3, 3.0])
-def test_the_objective_is_least_at_the_solution(method, lam):
+def test_objective_is_least_at_the_solution(method, lam):
     X, y = TALL
     X = standardised(X)
     best = method(2, lam, max_iter=1000).fit(X, y).components_
@@ -345,7 +345,7 @@ def test_the_objective_is_least_at_the_solution(method, lam):
 
 
 @RITCHIE
-def test_the_row_space_loses_nothing(method):
+def test_row_space_loses_nothing(method):
     X, y = WIDE
     model = method(2, 0.5, standardize=False, max_iter=2000).fit(X, y)
     problem = method._objective(X, y, 4, 2)  # in all 90 dimensions
@@ -356,7 +356,7 @@ def test_the_row_space_loses_nothing(method):
 
 
 @RITCHIE
-def test_a_subsample_decides_where_to_start_and_not_where_to_end(method):
+def test_subsample_affects_the_start_but_not_the_solution(method):
     X, y = TALL
     whole, thinned = (
         method(3, 0.2, max_samples=most, max_iter=2000).fit(X, y) for most in (1000, 40)
@@ -367,7 +367,7 @@ def test_a_subsample_decides_where_to_start_and_not_where_to_end(method):
 
 @RITCHIE
 @pytest.mark.parametrize("lam", ["cv", "ml"])
-def test_a_direction_that_pca_misses_is_found(method, lam):
+def test_direction_that_pca_misses_is_found(method, lam):
     X, y = hidden_by_factors()
     assert np.linalg.norm(principal_axes(standardised(X), 2)[:, -1]) < 0.3
     model = method(2, lam).fit(X, y)
@@ -376,7 +376,7 @@ def test_a_direction_that_pca_misses_is_found(method, lam):
 
 
 @pytest.mark.parametrize("seed", [0, 1])
-def test_the_likelihood_s_lambda_is_a_fixed_point(seed):
+def test_likelihood_s_lambda_is_a_fixed_point(seed):
     X, y = classes_in_noise(150, 10, 3, seed=20 + seed)
     X = standardised(X)
     model = LRPCA(2, "ml").fit(X, y)
@@ -396,7 +396,7 @@ def test_the_likelihood_s_lambda_is_a_fixed_point(seed):
     assert least.x == pytest.approx(across, rel=1e-5)
 
 
-def test_a_likelihood_without_a_maximum_ends_at_the_largest_lambda():
+def test_likelihood_without_a_maximum_ends_at_the_largest_lambda():
     X, y = WIDE  # three directions of so wide data predict the labels without error
     assert LSPCA(3, "ml").fit(X, y).lam_ == peers.LARGEST_LAMBDA
 
@@ -404,7 +404,7 @@ def test_a_likelihood_without_a_maximum_ends_at_the_largest_lambda():
 # ---------------------------------------------------------------- Centroid-Encoder
 
 
-def test_centroid_encoder_lowers_its_loss_and_keeps_the_seed_of_others():
+def test_centroid_encoder_lowers_its_loss_and_restores_the_global_seed():
     import torch
 
     X, y = TALL
@@ -422,7 +422,7 @@ def test_centroid_encoder_finds_classes_that_no_line_separates():
     rng = np.random.default_rng(9)
     X = rng.standard_normal((400, 3))
     y = (np.abs(X[:, 0]) > 0.7).astype(int)  # outside and inside of a slab
-    X[:, 2] += 0.3 * y  # centroids that coincide could not be told apart by any network
+    X[:, 2] += 0.3 * y  # no network could separate coinciding centroids
     accuracies = {}
     for hidden in ((), (30,)):
         Z = CentroidEncoder(1, hidden=hidden).fit(X[:300], y[:300]).transform(X)
@@ -433,7 +433,7 @@ def test_centroid_encoder_finds_classes_that_no_line_separates():
 
 
 @PROBLEMS
-def test_a_linear_centroid_encoder_is_reduced_rank_regression_and_below_slce(X, y):
+def test_linear_centroid_encoder_is_reduced_rank_regression_and_below_slce(X, y):
     X = standardised(X)
     model = CentroidEncoder(2, hidden=(), n_steps=1500, learning_rate=1e-2).fit(X, y)
     C = oracle.centroid_rows(X, y)

@@ -125,7 +125,7 @@ def test_open_markers_in_3d():
     np.testing.assert_allclose(places(filled(ax)), in_order(Z[:6]))
 
 
-def test_two_classes_have_a_row_each():
+def test_two_classes_are_drawn_in_rows():
     two = CODES < 2
     model = slce_xp.fit(X[two], NAMES[two])
     ax, again = (plot.embedding(model, X[two], NAMES[two]) for _ in range(2))
@@ -153,7 +153,7 @@ def test_samples_without_a_label_lie_under_the_others_which_are_mixed():
     assert changes > 10  # class after class, there would be two
 
 
-def test_without_labels_all_is_grey():
+def test_samples_without_labels_are_grey():
     ax = plot.embedding(MODEL, X)
     (collection,) = ax.collections
     assert {to_hex(c) for c in collection.get_facecolor()} == {_looks.GREY.lower()}
@@ -209,7 +209,7 @@ def test_labels_of_any_kind(labels, names):
 
 
 @pytest.mark.parametrize("n_classes", [2, 10, 11, 30, 100])
-def test_every_class_has_a_look_of_its_own_and_a_name(n_classes):
+def test_every_class_has_a_distinct_marker_and_a_name(n_classes):
     Z, y = many(n_classes)
     ax = plot.points(Z, y)
     looks = {}
@@ -225,11 +225,11 @@ def test_every_class_has_a_look_of_its_own_and_a_name(n_classes):
     assert sorted(map(int, written(ax) or legend_names(ax))) == list(range(n_classes))
 
 
-def test_no_class_lies_over_all_others():
+def test_no_class_covers_all_others():
     Z, y = many(12, 200)
     ax = plot.points(Z, y)
     markers = [len(c.get_paths()[0].vertices) for c in ax.collections]
-    assert markers[:2] == markers[2:4]  # the two markers take turns
+    assert markers[:2] == markers[2:4]  # the two markers alternate
     assert markers[0] != markers[1]
     first = ax.collections[0].get_facecolor()
     assert len({to_hex(c) for c in first[:30]}) > 5
@@ -261,7 +261,7 @@ def test_names_with_numbers_are_in_the_order_of_the_numbers():
     assert legend_names(plot.points(Z, y, classes=names, components=[0])) == []
 
 
-def test_a_component_that_raises_the_loss_has_no_share():
+def test_component_that_raises_the_loss_has_no_share():
     ax = plot.points([[0.0, 1.0], [1.0, 3.0]], shares=[0.25, -0.5], title="two $1 points")
     assert ax.get_xlabel() == "component 1 (25.0 % of the loss)"
     assert ax.get_ylabel() == "component 2 (does not lower the loss)"
@@ -280,7 +280,7 @@ def test_names_that_do_not_fit_into_the_axes_are_next_to_them():
     assert legend.x1 <= ax.figure.bbox.x1 + 1
 
 
-def test_the_legend_covers_no_samples():
+def test_legend_covers_no_samples():
     rng = np.random.default_rng(0)
     Z = rng.uniform(-1, 1, size=(2, 400, 2))
     for data, inside in ((Z, False), (Z[:, np.abs(Z).min(axis=(0, 2)) < 0.3], None)):
@@ -293,10 +293,10 @@ def test_the_legend_covers_no_samples():
         assert inside is None or (legend.x0 < ax.get_window_extent().x1) == inside
 
 
-def test_names_on_the_same_spot_are_pushed_apart_or_moved_to_a_legend():
+def test_overlapping_names_are_separated_or_moved_to_a_legend():
     rng = np.random.default_rng(0)
     Z = rng.normal(size=(60, 2))
-    for scale, shift in ((1, 0), (80, 300), (0.01, 0)):  # whatever the limits of new axes are
+    for scale, shift in ((1, 0), (80, 300), (0.01, 0)):  # for any limits of new axes
         ax = plot.points(scale * Z + shift, np.array(["ant", "bee", "cicada"])[np.arange(60) % 3])
         ax.figure.canvas.draw()
         boxes = [text.get_window_extent() for text in ax.texts]
@@ -341,7 +341,7 @@ def test_many_points_are_small_and_rasterized(tmp_path):
     assert path.stat().st_size < 300_000  # 6 000 markers, one by one, take 1 MB
 
 
-def test_the_palette_is_safe_for_the_colour_blind():
+def test_palette_is_safe_for_the_colour_blind():
     """Machado's matrices (2009) for red-, green- and blue-blindness; distances in Oklab."""
     vision = [
         np.eye(3),
@@ -404,7 +404,7 @@ def test_spectrum_shows_eigenvalues_their_bound_and_the_useful_ones(generous):
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("component", "eigenvalue")
 
 
-def test_a_fit_with_unlabelled_samples_has_no_bound():
+def test_fit_with_unlabelled_samples_has_no_bound():
     y = NAMES.astype(object)
     y[::4] = None
     ax = plot.spectrum(slce_xp.fit(X, y, 2, unlabeled="missing"))
@@ -512,7 +512,7 @@ def test_samples_of_any_kind_that_a_model_accepts(tmp_path):
         np.testing.assert_allclose(places(filled(plot.points(Z))), expected)
 
 
-def test_a_fitted_estimator_is_drawn_like_its_model():
+def test_estimator_is_plotted_like_its_model():
     estimator = pytest.importorskip("slce_xp._estimator").SLCE(2).fit(X, NAMES)
     ax = plot.embedding(estimator, X, NAMES)
     np.testing.assert_allclose(places(filled(ax)), in_order(estimator.transform(X)))
@@ -537,7 +537,7 @@ def test_given_axes_are_used_and_no_figure_is_created(name):
     figure.canvas.draw()
 
 
-def test_what_is_refused_leaves_no_figure():
+def test_errors_leave_no_open_figure():
     solid = matplotlib.figure.Figure().add_subplot(projection="3d")
     flat = matplotlib.figure.Figure().subplots()
     with warnings.catch_warnings():
@@ -582,7 +582,7 @@ def test_what_is_refused_leaves_no_figure():
     assert not solid.collections
 
 
-def test_the_library_imports_without_matplotlib_and_names_it_when_needed():
+def test_library_imports_without_matplotlib_and_names_it_when_needed():
     code = (
         "import sys; sys.modules['matplotlib'] = sys.modules['plotly'] = None\n"
         "import slce_xp.plot as plot\n"
@@ -638,7 +638,7 @@ def test_interactive_refuses_ids_that_do_not_fit():
 # ---------------------------------------------------------------- demo and README
 
 
-def test_the_demo_writes_a_plot(tmp_path, capsys):
+def test_demo_writes_a_plot(tmp_path, capsys):
     pytest.importorskip("sklearn")
     from slce_xp import demo
 
@@ -648,7 +648,7 @@ def test_the_demo_writes_a_plot(tmp_path, capsys):
     assert plt.get_fignums() == []
 
 
-def test_the_readme_s_plots_are_those_of_the_script(tmp_path, request, capsys):
+def test_readme_s_plots_are_those_of_the_script(tmp_path, request, capsys):
     if matplotlib.__version_info__ < (3, 11):
         pytest.skip("the README's were drawn by Matplotlib 3.11, which sets text in another way")
     pytest.importorskip("sklearn")

@@ -32,7 +32,7 @@ def cache(tmp_path, monkeypatch):
 
 @pytest.fixture(scope="module")
 def measured():
-    """A profile of this machine, measured in haste."""
+    """A profile of this machine, measured quickly."""
     place = _backend.find_place("numpy")
     clock = calibrate.Clock(place, calibrate.QUICK)
     return calibrate._measured(clock)
@@ -55,7 +55,7 @@ def predictions(profile, itemsize):
 
 @pytest.mark.parametrize("itemsize", [4, 8])
 @pytest.mark.parametrize("name", [*profiles.PROFILES, "measured"])
-def test_more_work_never_takes_less_time(name, itemsize, measured):
+def test_predicted_time_is_monotonic(name, itemsize, measured):
     profile = profiles.PROFILES.get(name, measured)
     for kind, (count, predict) in predictions(profile, itemsize).items():
         for sizes in itertools.product(SIZES, repeat=count):
@@ -73,14 +73,14 @@ def test_some_eigenpairs_take_no_longer_than_all():
         assert profile.eigh(m, min(k, m)) <= profile.eigh(m)
 
 
-def test_a_curve_is_known_at_its_points_and_grows_by_its_power_beyond():
+def test_curve_interpolates_and_extrapolates_by_its_power():
     curve = Curve.through([(10, 1.0), (100, 100.0), (1000, 50.0)], 3.0)
     assert [curve(s) for s in (1, 10, 100, 1000)] == [1.0, 1.0, 100.0, 100.0]
     assert curve(math.sqrt(1000)) == pytest.approx(10.0)  # halfway in logarithms
     assert curve(2000) == pytest.approx(800.0)
 
 
-def test_a_product_takes_what_its_flops_take_at_the_measured_rate():
+def test_product_time_follows_the_measured_rate():
     at = cpu(2)
     flops = 2 * 3000 * 500 * 4000
     assert flops / at.product(3000, 500, 4000) == pytest.approx(90e9, rel=0.05)
@@ -92,7 +92,7 @@ def test_a_product_takes_what_its_flops_take_at_the_measured_rate():
     assert gpu.symmetric_product(9000, 500) == gpu.product(500, 9000, 500)
 
 
-def test_the_eigensolver_of_a_gpu_follows_its_published_times():
+def test_eigensolver_of_a_gpu_follows_its_published_times():
     """28 µs·m + m³/3·itemsize/bandwidth + 6·m³/(0.6·rate), between the points, too."""
     for m in (100, 700, 5000):
         seconds = 28e-6 * m + m**3 / 3 * 8 / (0.8 * 2.04e12) + 6 * m**3 / (0.6 * 0.8 * 19.5e12)
@@ -111,7 +111,7 @@ def stored(profile):
     return profiles.store(profile, _backend.find_place("numpy"))
 
 
-def test_a_stored_profile_is_found_again_and_a_newer_one_replaces_it(cache, measured):
+def test_stored_profile_is_found_again_and_a_newer_one_replaces_it(cache, measured):
     assert profiles.load().name.endswith("not measured")
     assert stored(measured) == str(cache)
     assert profiles.load() == profiles.load("numpy", "cpu") == measured
@@ -167,7 +167,7 @@ def damage(text):
     }
 
 
-def test_a_damaged_or_foreign_file_is_ignored_and_replaced(cache, measured):
+def test_damaged_or_foreign_file_is_ignored_and_replaced(cache, measured):
     stored(measured)
     default = built_in(None, profiles._threads())
     for kind, text in damage(cache.read_text()).items():
@@ -182,7 +182,7 @@ def test_a_damaged_or_foreign_file_is_ignored_and_replaced(cache, measured):
     assert profiles.load() == default
 
 
-def test_the_environment_chooses_the_built_in_profiles_or_a_file(measured, monkeypatch, tmp_path):
+def test_environment_chooses_the_built_in_profiles_or_a_file(measured, monkeypatch, tmp_path):
     stored(measured)
     monkeypatch.setenv(profiles.VARIABLE, "builtin")
     assert profiles.load() is profiles.PROFILES["cpu"]
@@ -196,13 +196,13 @@ def test_the_environment_chooses_the_built_in_profiles_or_a_file(measured, monke
     assert profiles.load() == measured
 
 
-def test_a_profile_is_found_for_a_backend_that_is_not_there():
+def test_profile_of_a_missing_backend():
     assert profiles.load("no such library") == profiles.PROFILES["cpu"]
     assert profiles.load("numpy", "no such device") == profiles.PROFILES["cpu"]
     assert profiles.load("numpy", []) == profiles.PROFILES["cpu"]
 
 
-def test_looking_a_profile_up_takes_microseconds(measured):
+def test_profile_lookup_is_fast(measured):
     stored(measured)
     place = _backend.place_of(np.empty(0))
     seconds = min(timeit.repeat(lambda: profiles.load(*place), number=100, repeat=5)) / 100
@@ -222,7 +222,7 @@ def test_looking_a_profile_up_takes_microseconds(measured):
         ("something new", "rtx3090"),
     ],
 )
-def test_a_gpu_is_known_by_the_name_of_its_model(model, name):
+def test_gpu_profile_is_found_by_model_name(model, name):
     assert built_in(model) is profiles.PROFILES[name]
 
 
@@ -230,7 +230,7 @@ def test_a_gpu_is_known_by_the_name_of_its_model(model, name):
 
 
 @pytest.mark.parametrize("backend", ["numpy", "torch", "array_api_strict", "jax"])
-def test_a_device_is_measured_and_its_profile_stored(backend):
+def test_device_is_measured_and_its_profile_stored(backend):
     pytest.importorskip(backend)
     profile = slce_xp.calibrate(backend, _quick=True)
     assert profiles.load(backend) == profile
@@ -239,14 +239,14 @@ def test_a_device_is_measured_and_its_profile_stored(backend):
         assert 1e-9 < predict(*[20] * count) < 10
 
 
-def test_a_device_without_double_precision_is_measured(xp):
+def test_device_without_double_precision_is_measured(xp):
     if xp.label not in ("strict-single", "jax-single"):
         pytest.skip("this device has float64")
     profile = slce_xp.calibrate(xp.name, xp.device, _quick=True)
     assert profile.single == profile.double
 
 
-def test_the_measured_rate_of_products_is_this_machines(monkeypatch):
+def test_measured_product_rate_is_plausible(monkeypatch):
     """An independent stopwatch: within a factor of ten, so that a busy machine does not fail it."""
     effort = dataclasses.replace(calibrate.QUICK, entries=2**19, widths=(1, 64), budget=0.02)
     clock = calibrate.Clock(_backend.find_place("numpy"), effort)
@@ -264,12 +264,12 @@ def test_calibration_reports_that_a_profile_cannot_be_stored(monkeypatch, tmp_pa
     assert profile.product(1, 1, 1) > 0
 
 
-def test_calibration_refuses_what_a_fit_refuses():
+def test_calibrate_validates_the_backend():
     with pytest.raises(ValueError, match="backend must be one of"):
         slce_xp.calibrate("abacus")
 
 
-def test_disturbance_is_noticed():
+def test_disturbed_measurements_are_detected():
     clock = calibrate.Clock(_backend.find_place("numpy"), calibrate.QUICK)
     clock._times = {("a",): [1.0, 1.1], ("b",): [1.1, 1.0], ("c",): [5.0, 1.0]}
     assert not clock.is_disturbed
@@ -280,7 +280,7 @@ def test_disturbance_is_noticed():
 
 
 @pytest.mark.parametrize("disturbed", [True, False])
-def test_a_disturbed_measurement_is_not_stored(disturbed, monkeypatch, cache):
+def test_disturbed_measurement_is_not_stored(disturbed, monkeypatch, cache):
     monkeypatch.setattr(calibrate, "Effort", lambda: calibrate.QUICK)
     monkeypatch.setattr(calibrate.Clock, "is_disturbed", disturbed)
     caution = pytest.warns(UserWarning, match="not stored") if disturbed else nullcontext()
@@ -289,7 +289,7 @@ def test_a_disturbed_measurement_is_not_stored(disturbed, monkeypatch, cache):
     assert cache.exists() != disturbed
 
 
-def test_the_command_prints_a_table(capsys, monkeypatch, cache):
+def test_command_prints_a_table(capsys, monkeypatch, cache):
     monkeypatch.setattr(calibrate, "Effort", lambda: calibrate.QUICK)
     monkeypatch.setattr(calibrate.Clock, "is_disturbed", False)
     assert cli.main(["calibrate", "--backend", "numpy"]) == 0
@@ -302,7 +302,7 @@ def test_the_command_prints_a_table(capsys, monkeypatch, cache):
     assert "product of width 32" in lines[4]
 
 
-def test_the_command_does_not_say_stored_if_it_was_not(capsys, monkeypatch, tmp_path):
+def test_command_reports_stored_only_if_stored(capsys, monkeypatch, tmp_path):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     monkeypatch.setattr(calibrate, "Effort", lambda: calibrate.QUICK)

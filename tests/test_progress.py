@@ -46,21 +46,21 @@ def bars(monkeypatch):
 
 
 @pytest.mark.parametrize("data", [X, Rows()], ids=["memory", "blocks"])
-def test_a_fit_is_quiet_by_default(bars, capfd, data):
+def test_no_output_by_default(bars, capfd, data):
     slce_xp.fit(data, y)
     slce_xp.fit(data, y, solver="krylov", progress=False)
     assert capfd.readouterr() == ("", "")
     assert not bars
 
 
-def test_a_bar_is_shown_on_stderr_on_request(capfd):
+def test_bar_is_shown_on_stderr_on_request(capfd):
     slce_xp.fit(Rows(), y, solver="krylov", progress=True)
     out, err = capfd.readouterr()
     assert out == ""
     assert re.search(r"\d+ passes: 100%.*\[.*<.*, block=1/1, residual=\d\.\de-\d\d\]", err)
 
 
-def test_the_bar_shows_passes_blocks_residual_and_the_time_left(bars):
+def test_bar_shows_passes_blocks_residual_and_the_time_left(bars):
     model = slce_xp.fit(Rows(), y, solver="krylov", progress=True)
     (bar,) = bars
     text = "\n".join(bar.lines)
@@ -74,7 +74,7 @@ def test_the_bar_shows_passes_blocks_residual_and_the_time_left(bars):
     assert bar.lines[-1].startswith(f"{1 + model.passes} passes: 100%")
 
 
-def test_fewer_passes_than_planned_fill_the_bar(bars):
+def test_fewer_passes_than_planned_complete_the_bar(bars):
     model = slce_xp.fit(Rows(), y, solver="krylov", progress=True)
     assert model.passes < _plan.TYPICAL_PASSES
     (bar,) = bars
@@ -84,7 +84,7 @@ def test_fewer_passes_than_planned_fill_the_bar(bars):
     assert set(totals) == {300 * (1 + _plan.TYPICAL_PASSES)}
 
 
-def test_more_passes_than_planned_let_it_grow(monkeypatch, bars):
+def test_more_passes_than_planned_extend_the_bar(monkeypatch, bars):
     monkeypatch.setattr(_plan, "TYPICAL_PASSES", 1)
     model = slce_xp.fit(Rows(), y, solver="krylov", progress=True)
     assert model.passes > 1
@@ -96,7 +96,7 @@ def test_more_passes_than_planned_let_it_grow(monkeypatch, bars):
 
 @pytest.mark.parametrize("data", [X, Rows()], ids=["memory", "blocks"])
 @pytest.mark.parametrize("solver", ["scatter", "gram", "krylov"])
-def test_the_passes_are_counted_in_every_form(monkeypatch, bars, solver, data):
+def test_passes_are_counted_in_every_form(monkeypatch, bars, solver, data):
     monkeypatch.setattr(_memory, "PANEL_BYTES", 64 * 8 * 100)  # five panels
     model = slce_xp.fit(data, y, "positive", solver=solver, progress=True)
     (bar,) = bars
@@ -114,7 +114,7 @@ def test_the_passes_are_counted_in_every_form(monkeypatch, bars, solver, data):
 
 
 @pytest.mark.parametrize("error", [RuntimeError("no"), KeyboardInterrupt()])
-def test_an_error_closes_it(bars, error):
+def test_error_closes_the_bar(bars, error):
     class Broken(Rows):
         def __getitem__(self, index):
             if index.start == 128:
@@ -137,14 +137,14 @@ def test_invalid_input_shows_no_bar(bars):
     assert not bars
 
 
-def test_an_error_names_missing_tqdm(monkeypatch):
+def test_error_names_missing_tqdm(monkeypatch):
     monkeypatch.setitem(sys.modules, "tqdm.auto", None)
     with pytest.raises(ImportError, match=r"progress=True needs tqdm.*pip install '?tqdm"):
         slce_xp.fit(Rows(), y, progress=True)
     slce_xp.fit(Rows(), y)  # which needs none
 
 
-def test_the_result_is_the_same(bars):
+def test_progress_does_not_change_the_result(bars):
     quiet = slce_xp.fit(Rows(), y, solver="krylov")
     told_of = slce_xp.fit(Rows(), y, solver="krylov", progress=True)
     np.testing.assert_array_equal(quiet.components, told_of.components)

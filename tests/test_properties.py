@@ -81,7 +81,7 @@ def test_paper_properties(problem, solver):
 
 @settings(max_examples=40, deadline=None)
 @given(problems(), st.sampled_from(FORMS))
-def test_the_positive_ones_are_as_many_as_canonical_correlations_above_a_half(problem, solver):
+def test_number_of_positive_eigenvalues_equals_canonical_correlations_above_half(problem, solver):
     X, y = problem
     rho = oracle.canonical_correlations(X, y)
     if (np.abs(rho - 0.5) > 1e-6).all():

@@ -1,4 +1,4 @@
-"""README and guides are true: their snippets run, in order, and print what is shown."""
+"""Snippets of the README and the guides run in order and print what is shown."""
 
 import contextlib
 import io
@@ -93,7 +93,7 @@ def test_every_page_with_snippets_is_run():
     assert commands == {"command"}
 
 
-def test_the_readme_is_short():
+def test_readme_is_short():
     assert len(README.read_text(encoding="utf-8").splitlines()) <= 200
 
 
@@ -129,7 +129,7 @@ def share_right(seen, y, unseen, truth):
     return KNeighborsClassifier(5).fit(seen, y).score(unseen, truth)
 
 
-def test_the_digits_of_the_plot_are_those_for_which_the_methods_differ_most():
+def test_digits_of_the_plot_are_those_for_which_the_methods_differ_most():
     datasets = pytest.importorskip("sklearn.datasets")
     from sklearn.decomposition import PCA
     from sklearn.model_selection import train_test_split
@@ -153,7 +153,7 @@ def test_the_digits_of_the_plot_are_those_for_which_the_methods_differ_most():
     assert max(gains, key=gains.get) == shown
 
 
-def test_random_labels_lie_apart_among_the_samples_of_the_fit_only():
+def test_random_labels_separate_only_in_the_training_set():
     pytest.importorskip("sklearn")
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(120, 2000)), rng.integers(0, 3, 120)

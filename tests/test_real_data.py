@@ -19,7 +19,7 @@ def test_mnist_gives_the_paper_s_accuracies(data_folder):
 
 
 @pytest.mark.parametrize("name", ["usps", "coil20", "ionosphere", "yale", "har_meanstd66"])
-def test_the_forms_agree_with_the_oracle_on_real_data(data_folder, name):
+def test_forms_agree_with_the_oracle_on_real_data(data_folder, name):
     X, y = load_set(data_folder, name)
     X = X[:: 1 + len(X) // 2000].astype(np.float64)
     y = y[:: 1 + len(y) // 2000]

@@ -1,4 +1,4 @@
-"""The benchmark of wrong choices: what it draws, and what it prints."""
+"""The regret benchmark: the problems it draws and the report it prints."""
 
 import json
 import time
@@ -22,7 +22,7 @@ def tiny(monkeypatch):
     monkeypatch.setattr(regret, "problems", lambda *_: made)
 
 
-def test_the_draw_is_reproducible():
+def test_draw_is_reproducible():
     first, again, other = (list(draw(9, seed, 1e9)) for seed in (5, 5, 6))
     assert first == again
     assert first != other
@@ -33,7 +33,7 @@ def test_the_draw_is_reproducible():
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
-def test_the_draw_covers_what_it_claims(seed):
+def test_draw_covers_the_stated_ranges(seed):
     drawn = list(draw(60, seed, regret.FULL["most_work"]))
     assert len(drawn) == len({problem.seed for problem in drawn}) == 60
     assert {problem.dtype for problem in drawn} == {"float32", "float64"}
@@ -61,7 +61,7 @@ def test_the_draw_covers_what_it_claims(seed):
         assert p.n * p.d * p.density * min(p.n, p.d) <= regret.FULL["most_work"]
 
 
-def test_the_data_are_as_drawn():
+def test_data_match_the_drawn_problem():
     flat, steep = (
         np.linalg.svd(Drawn(0, 300, 80, 2, decay=decay, strength=0.01).data()[0])[1]
         for decay in (0.0, 2.0)
@@ -76,7 +76,7 @@ def test_the_data_are_as_drawn():
     assert 0.02 < sparse.nnz / (200 * 500) <= 0.05
 
 
-def test_hopeless_forms_are_left_out():
+def test_hopeless_forms_are_skipped():
     assert regret.worth_timing(1000, 800, False) == (["scatter", "gram", "krylov"], {})
     forms, notes = regret.worth_timing(200, 20_000, False)
     assert forms == ["gram", "krylov"]
@@ -87,7 +87,7 @@ def test_hopeless_forms_are_left_out():
     assert regret.worth_timing(20_000, 9_000, True)[0] == ["krylov"]
 
 
-def test_what_takes_too_long_is_stopped():
+def test_slow_contenders_are_stopped():
     start = time.perf_counter()
     with pytest.raises(regret.StoppedError), regret.stopped_after(0.05):
         time.sleep(10)
@@ -120,7 +120,7 @@ def test_targets_are_judged_by_median_and_worst():
     assert table["predictions within 1.5 × ≥ 80 %"] == ("83 %", True)
     assert table["auto stopped or unconverged, or counts that differ: 0"] == ("1", False)
     stopped = result(3.0, 9.0, 1.0, notes={"auto": "stopped after 3 s"})
-    assert regret.ratio(stopped, "best") is None  # at least 0.33 says nothing
+    assert regret.ratio(stopped, "best") is None  # a lower bound of 0.33 is not conclusive
     assert regret.ratio(stopped, "PCA") == 3.0
     assert not list(regret.targets({"stopped": stopped}))[-1][2]
     assert "auto / PCA where n ≥ 5 d, worst ≤ 1.0" not in table
@@ -130,7 +130,7 @@ def test_targets_are_judged_by_median_and_worst():
     assert regret.summary(fine, 5)[-1] == "Targets missed in this run: none."
 
 
-def test_a_run_prints_a_table_and_a_summary(tiny, capsys, tmp_path, monkeypatch):
+def test_run_prints_a_table_and_a_summary(tiny, capsys, tmp_path, monkeypatch):
     monkeypatch.setitem(regret.QUICK, "seconds", 0.05)
     regret.main(["--quick", "--threads", "1", "--write", str(tmp_path / "regret.json")])
     lines = capsys.readouterr().out.splitlines()

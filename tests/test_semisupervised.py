@@ -22,7 +22,7 @@ def partly_labelled(n, d, n_classes, seed, share=0.4):
     first = np.unique(y, return_index=True)[1]
     lost = np.setdiff1d(np.flatnonzero(rng.random(n) < share), first)
     y[lost] = -1
-    # Not where the labelled ones are: the mean of all samples is another one.
+    # Shifted against the labelled ones, so that the mean of all samples differs.
     X[lost] += 0.5 * rng.standard_normal(d) / np.arange(1, d + 1)
     return X, y
 
@@ -64,7 +64,7 @@ def test_forms_and_backends_agree_with_the_oracle(xp, dtype, solver, problem):
 
 @pytest.mark.parametrize("unlabeled_weight", [0.0, 1.0, 20.0])
 @pytest.mark.parametrize("solver", FORMS)
-def test_any_weight_of_the_unlabelled(dtype, solver, unlabeled_weight):
+def test_any_unlabeled_weight(dtype, solver, unlabeled_weight):
     data = X.astype(dtype)
     options = {"unlabeled": -1, "unlabeled_weight": unlabeled_weight}
     model = slce_xp.fit(data, labels, solver=solver, **options)
@@ -74,7 +74,7 @@ def test_any_weight_of_the_unlabelled(dtype, solver, unlabeled_weight):
 
 
 @pytest.mark.parametrize("solver", FORMS)
-def test_the_weight_is_one_by_default(solver):
+def test_weight_is_one_by_default(solver):
     model = slce_xp.fit(X, labels, unlabeled=-1, solver=solver)
     assert_same(model, slce_xp.fit(X, labels, unlabeled=-1, unlabeled_weight=1, solver=solver))
 
@@ -101,7 +101,7 @@ def test_far_from_the_origin(xp, solver):
 
 
 @pytest.mark.parametrize("solver", FORMS)
-def test_what_the_model_holds(xp, solver):
+def test_model_attributes(xp, solver):
     spare_all_compiling(xp)
     model = slce_xp.fit(xp.array(X), xp.array(labels), unlabeled=-1, solver=solver)
     held = xp.held(X).astype(np.float64)
@@ -121,8 +121,8 @@ def test_what_the_model_holds(xp, solver):
 
 
 @pytest.mark.parametrize("solver", FORMS)
-def test_weight_zero_is_the_supervised_fit_where_the_means_agree(solver):
-    # Unlabelled samples in pairs about the mean of the labelled ones leave it where it is.
+def test_weight_zero_equals_the_supervised_fit_if_means_agree(solver):
+    # Unlabelled samples in pairs about the mean of the labelled ones do not move it.
     centre = X[KNOWN].mean(axis=0)
     away = X[~KNOWN] - centre
     data = np.concatenate([X[KNOWN], centre + away, centre - away])
@@ -132,7 +132,7 @@ def test_weight_zero_is_the_supervised_fit_where_the_means_agree(solver):
 
 
 @pytest.mark.parametrize("solver", FORMS)
-def test_a_large_weight_is_pca_of_the_unlabelled(solver):
+def test_large_weight_approaches_pca_of_unlabelled_samples(solver):
     model = slce_xp.fit(X, labels, unlabeled=-1, unlabeled_weight=1e9, solver=solver)
     centred = X[~KNOWN] - X.mean(axis=0)
     _, axes = oracle.descending(centred.T @ centred)
@@ -145,7 +145,7 @@ def test_a_large_weight_is_pca_of_the_unlabelled(solver):
     ("unlabeled", "as_kind"),
     [(-1, int), (2.5, int), (-1, float), ("Unknown", str), ("a", object), (-1, object), (1, bool)],
 )
-def test_a_mark_that_does_not_occur_changes_nothing_but_is_reported(unlabeled, as_kind):
+def test_unused_mark_warns_and_changes_nothing(unlabeled, as_kind):
     y = labels[KNOWN].astype(str).astype(object) if as_kind is object else labels[KNOWN]
     y = y > 1 if as_kind is bool else y
     y = y.astype(object if as_kind is bool else as_kind)
@@ -162,7 +162,7 @@ def test_missing_labels_need_not_occur(unlabeled):
     assert_same(model, slce_xp.fit(X[KNOWN], labels[KNOWN]))
 
 
-def test_a_batch_without_the_mark_is_silent_but_not_all_batches():
+def test_unused_mark_warns_after_all_batches_only():
     silent = slce_xp.SLCE(unlabeled=-1).partial_fit(X[KNOWN], labels[KNOWN])
     silent.partial_fit(X[~KNOWN], labels[~KNOWN])
     assert_same(silent.model_, slce_xp.fit(X, labels, unlabeled=-1))
@@ -193,7 +193,7 @@ DATES = np.datetime64("2020-01-01") + labels.clip(-1)
     ],
 )
 @pytest.mark.parametrize("in_batches", [False, True])
-def test_a_mark_of_another_kind_than_the_labels_is_refused(y, unlabeled, in_batches):
+def test_mark_of_another_kind_than_the_labels_raises(y, unlabeled, in_batches):
     estimator = slce_xp.SLCE(unlabeled=unlabeled)
     fit = estimator.partial_fit if in_batches else estimator.fit
     with pytest.raises(TypeError, match=r"^unlabeled must be of the kind") as caught:
@@ -207,7 +207,7 @@ def test_booleans_are_not_the_numbers_that_they_equal():
     assert model.classes.tolist() == [0, 1, 2, 3]
 
 
-def test_no_label_is_special_unless_told():
+def test_no_label_is_special_by_default():
     y = np.where(X[:, 0] > 0, 1, -1)
     model = slce_xp.fit(X, y)
     np.testing.assert_array_equal(model.classes, [-1, 1])
@@ -215,7 +215,7 @@ def test_no_label_is_special_unless_told():
 
 
 @pytest.mark.parametrize("solver", FORMS)
-def test_unlabelled_rows_of_no_weight_are_absent(solver):
+def test_unlabelled_rows_of_zero_weight_are_dropped(solver):
     model = slce_xp.fit(
         X, labels, sample_weight=KNOWN, unlabeled=-1, unlabeled_weight=5.0, solver=solver
     )
@@ -231,14 +231,14 @@ def test_classes_are_balanced_among_the_labelled():
         oracle.assert_leading(model, backend, M, "float64", 3)
 
 
-def test_a_weight_for_the_mark_itself_is_refused():
+def test_weight_for_the_mark_itself_raises():
     with pytest.raises(ValueError, match=r"class_weight must .*-1"):
         slce_xp.fit(X, labels, unlabeled=-1, class_weight={-1: 2.0})
 
 
 @pytest.mark.parametrize("solver", FORMS)
-def test_the_loss_counts_unlabelled_samples_as_pca_does(solver):
-    """Each labelled sample rebuilds its centroid, each unlabelled one itself, λ times."""
+def test_loss_counts_unlabelled_samples_as_pca_does(solver):
+    """Labelled samples reconstruct their centroid, unlabelled ones themselves, with weight λ."""
     model = slce_xp.fit(X, labels, unlabeled=-1, unlabeled_weight=0.5, solver=solver)
     centred = X - X.mean(axis=0)
     targets = centred.copy()
@@ -266,7 +266,7 @@ def test_more_eigenvalues_than_classes_may_be_positive(xp, solver):
 
 
 @pytest.mark.parametrize("solver", FORMS)
-def test_the_default_is_one_less_than_the_classes(solver):
+def test_default_is_one_less_than_the_classes(solver):
     model = slce_xp.fit(X, labels, unlabeled=-1, unlabeled_weight=30.0, solver=solver)
     assert model.n_components == 3
 
@@ -336,7 +336,7 @@ MISSING = {
 
 
 @pytest.mark.parametrize("case", MISSING)
-def test_missing_labels_are_no_labels(case):
+def test_missing_labels_mark_unlabelled_samples(case):
     model = slce_xp.fit(X, MISSING[case](), unlabeled="missing")
     expected = slce_xp.fit(X, labels, unlabeled=-1)
     assert len(model.classes) == 4
@@ -345,7 +345,7 @@ def test_missing_labels_are_no_labels(case):
 
 
 @pytest.mark.parametrize("case", ["None", "NaN", "NaT", "categorical", "nullable integers"])
-def test_missing_labels_are_refused_unless_told(case):
+def test_missing_labels_raise_by_default(case):
     with pytest.raises(ValueError, match=r"y must have a label for every sample.*'missing'"):
         slce_xp.fit(X, MISSING[case]())
 
@@ -381,7 +381,7 @@ def test_any_value_may_be_the_mark(y, unlabeled):
     np.testing.assert_allclose(model.components, expected.components, atol=1e-12)
 
 
-def test_a_class_called_missing_is_no_mark():
+def test_class_named_missing_is_not_a_mark():
     # "missing" among strings asks for None and NaN, not for that word.
     words = np.where(labels == 0, "missing", NAMES)
     model = slce_xp.fit(X[KNOWN], words[KNOWN], unlabeled="missing")
@@ -389,11 +389,11 @@ def test_a_class_called_missing_is_no_mark():
     assert len(model.classes) == 4
 
 
-# ---------------------------------------------------------------- what is refused
+# ---------------------------------------------------------------- errors
 
 
 @pytest.mark.parametrize("value", [-1.0, np.nan, np.inf, "much", None, True, 1e16, 1e30, 1e300])
-def test_bad_weights_of_the_unlabelled_are_refused(value):
+def test_bad_weights_of_the_unlabelled_raise(value):
     with pytest.raises((TypeError, ValueError), match=r"unlabeled_weight must .*; got"):
         slce_xp.fit(X, labels, unlabeled=-1, unlabeled_weight=value)
 
@@ -405,7 +405,7 @@ def test_two_labelled_classes_are_needed(kept):
         slce_xp.fit(X, y, unlabeled=-1)
 
 
-def test_a_missing_label_is_no_excuse_for_another_mark():
+def test_missing_label_with_another_mark_raises():
     y = np.where(KNOWN, labels, -1.0)
     y[np.flatnonzero(KNOWN)[0]] = np.nan
     with pytest.raises(ValueError, match="y must have a label for every sample"):
@@ -415,7 +415,7 @@ def test_a_missing_label_is_no_excuse_for_another_mark():
 # ---------------------------------------------------------------- the model in use
 
 
-def test_saved_and_opened(tmp_path):
+def test_save_and_load(tmp_path):
     model = slce_xp.fit(X, MISSING["None"](), unlabeled="missing", unlabeled_weight=2.0)
     model.save(tmp_path / "model.npz")
     opened = slce_xp.load(tmp_path / "model.npz")

@@ -22,7 +22,7 @@ def counts(n, d, n_classes, seed):
     rates = 0.15 * rng.gamma(1.0, size=d)
     own = rng.permutation(np.arange(d) % n_classes) == y[:, None]  # genes of the sample's class
     X = rng.poisson(rates, (n, d)) + own * rng.poisson(np.linspace(2.0, 5.0, d), (n, d))
-    X[3], X[:, 5] = 0, 0  # a cell and a gene with nothing in them
+    X[3], X[:, 5] = 0, 0  # an empty cell and an empty gene
     return X.astype(np.float64), y
 
 
@@ -42,7 +42,7 @@ def stored_bytes(x):
 
 @pytest.fixture
 def never_dense(monkeypatch):
-    """SciPy's ways to a dense matrix, open to blocks of rows and closed to a whole problem."""
+    """Let SciPy densify blocks of rows, but not a whole matrix."""
     monkeypatch.setattr(_rows, "block_bytes", lambda *_: 2**12)
     sizes = {frozenset(x.shape) for x, _ in PROBLEMS.values()}
 
@@ -92,7 +92,7 @@ def test_kinds_and_dtypes(never_dense, kind, stored, solver):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_gram_form_is_refused(kind):
+def test_gram_form_raises(kind):
     with pytest.raises(ValueError, match=r"(?s)solver.*gram.*sparse|solver.*sparse.*gram"):
         slce_xp.fit(getattr(sp, kind)(X), labels, solver="gram")
 
@@ -197,7 +197,7 @@ ODD = {
 
 @pytest.mark.parametrize("solver", FORMS)
 @pytest.mark.parametrize("case", ODD)
-def test_odd_but_sound_matrices(case, solver):
+def test_unusual_valid_matrices(case, solver):
     x = ODD[case]()
     model = slce_xp.fit(x, labels, solver=solver)
     dense = slce_xp.fit(X, labels, solver=solver)
@@ -214,7 +214,7 @@ def parts(x):
 
 @pytest.mark.parametrize("solver", FORMS)
 @pytest.mark.parametrize("case", ODD)
-def test_what_is_handed_in_is_not_changed(case, solver):
+def test_input_is_not_modified(case, solver):
     # SciPy puts indices in order and adds duplicates up in place.
     x = ODD[case]()
     before = [part.copy() for part in parts(x)]
@@ -242,7 +242,7 @@ def test_sparse_samples_are_embedded_as_dense_ones(never_dense, kind, stored):
     assert single.transform(getattr(sp, kind)(X.astype("float32"))).dtype == np.float32
 
 
-def test_a_model_of_sparse_data_takes_dense_samples(tmp_path):
+def test_model_of_sparse_data_takes_dense_samples(tmp_path):
     model = slce_xp.fit(sp.csr_array(X), labels)
     expected = model.transform(sp.csr_array(X))
     np.testing.assert_allclose(model.transform(X), expected, atol=1e-11)
@@ -253,7 +253,7 @@ def test_a_model_of_sparse_data_takes_dense_samples(tmp_path):
     assert "4 classes" in str(opened)
 
 
-def test_a_sparse_matrix_of_another_width_is_refused():
+def test_sparse_matrix_of_another_width_raises():
     model = slce_xp.fit(sp.csr_array(X), labels)
     with pytest.raises(ValueError, match=r"X must have 20 columns.*\(150, 7\)"):
         model.transform(sp.csr_array(X[:, :7]))
@@ -264,7 +264,7 @@ def test_no_rows_to_embed():
     assert model.transform(sp.csr_array((0, 20))).shape == (0, 3)
 
 
-# ---------------------------------------------------------------- what is refused
+# ---------------------------------------------------------------- errors
 
 
 NOT_FINITE = {
@@ -277,7 +277,7 @@ NOT_FINITE = {
 @pytest.mark.parametrize("solver", FORMS)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("case", NOT_FINITE)
-def test_the_first_number_that_is_not_finite_is_located(case, kind, solver):
+def test_first_non_finite_value_is_located(case, kind, solver):
     value, where = NOT_FINITE[case]
     bad = X.copy()
     bad[11, 2] = value
@@ -286,7 +286,7 @@ def test_the_first_number_that_is_not_finite_is_located(case, kind, solver):
         slce_xp.fit(getattr(sp, kind)(bad), labels, solver=solver)
 
 
-def test_the_first_one_in_the_order_of_rows():
+def test_first_non_finite_value_in_row_order():
     bad = X.copy()
     bad[40, 2], bad[11, 9] = np.nan, np.nan  # in the order of columns the other way round
     for kind in KINDS:
@@ -303,7 +303,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_bad_matrices_are_refused(case):
+def test_bad_matrices_raise(case):
     x, error, message = BAD[case]
     with pytest.raises(error, match=f"^X must .*({message})"):
         slce_xp.fit(x, labels[: x.shape[0]])
@@ -314,7 +314,7 @@ def test_as_many_labels_as_rows():
         slce_xp.fit(sp.csr_array(X), labels[:3])
 
 
-def test_nothing_at_all_in_the_matrix():
+def test_matrix_without_stored_entries():
     with pytest.warns(UserWarning, match="no components"):
         model = slce_xp.fit(sp.csr_array((6, 4)), [0, 1] * 3, "positive")
     assert model.n_components == 0
@@ -346,7 +346,7 @@ def peak_of(run):
         tracemalloc.stop()
 
 
-def test_a_fit_takes_a_small_multiple_of_what_is_stored():
+def test_fit_takes_a_small_multiple_of_what_is_stored():
     x, y = large_counts()
     slce_xp.fit(x[:50], y[:50])  # what is imported lazily is not counted
     peak, model = peak_of(lambda: slce_xp.fit(x, y))
@@ -355,7 +355,7 @@ def test_a_fit_takes_a_small_multiple_of_what_is_stored():
     assert peak <= 0.03 * 8 * x.shape[0] * x.shape[1]  # what dense would take
 
 
-def test_an_embedding_takes_little_beside_itself():
+def test_transform_memory_is_small():
     x, y = large_counts()
     model = slce_xp.fit(x, y)
     peak, Z = peak_of(lambda: model.transform(x))
@@ -416,7 +416,7 @@ def test_torch_embeds(torch_csr, monkeypatch):
 
 
 @pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta")
-def test_torch_locates_what_is_not_finite(torch_csr):
+def test_torch_locates_non_finite_values(torch_csr):
     bad = X.copy()
     bad[11, 2] = np.nan
     with pytest.raises(ValueError, match=r"^X must be finite; found NaN at row 11, col"):
@@ -479,7 +479,7 @@ def test_cupy_with_weights_and_unlabelled_samples(xp, cupy_sparse, solver):
 
 @marked
 @pytest.mark.parametrize("kind", ["csr_matrix", "csc_matrix", "coo_matrix"])
-def test_cupy_locates_what_is_not_finite(xp, cupy_sparse, kind):
+def test_cupy_locates_non_finite_values(xp, cupy_sparse, kind):
     bad = X.copy()
     bad[11, 2] = np.nan
     x = getattr(cupy_sparse, kind)(cupy_sparse.csr_matrix(xp.array(bad)))
@@ -488,7 +488,7 @@ def test_cupy_locates_what_is_not_finite(xp, cupy_sparse, kind):
 
 
 @marked
-def test_cupy_takes_little_beside_what_is_stored(xp, cupy_sparse):
+def test_cupy_memory_is_a_small_multiple_of_stored_entries(xp, cupy_sparse):
     emucuda = pytest.importorskip("emucuda", reason="only an emulated CUDA counts bytes")
     import cupy
 

@@ -1,4 +1,4 @@
-"""X that is read in blocks of rows: the same answer as in memory, whatever gives the rows."""
+"""X read in blocks of rows: every kind of row-sliceable input agrees with the fit in memory."""
 
 import os
 import signal
@@ -30,7 +30,7 @@ X, y = oracle.blobs(N, D, K, seed=61)
 
 
 class Rows:
-    """What anyone may write: a shape, a dtype and rows; and a list of what was asked for."""
+    """A minimal row-sliceable object that records the slices it was asked for."""
 
     def __init__(self, values, make=lambda rows: rows, dtype=None):
         self.values = values
@@ -47,7 +47,7 @@ class Rows:
 
     @property
     def passes(self):
-        """What the reader thread read: a list of slices for each time that it began anew."""
+        """Slices read by the reader thread, one list per pass."""
         passes = []
         for thread, start, stop in self.reads:
             if thread.startswith(READER):
@@ -90,7 +90,7 @@ def fit_there(xp, rows, labels, *args, **options):
 
 
 def assert_same(model, other, tolerance, read=np.asarray):
-    """Of two fits of the same data; components too, for signs are fixed."""
+    """Two fits of the same data agree, including signs."""
     for name in ("eigenvalues", "mean", "centroids", "weights", "components"):
         one, two = read(getattr(model, name)), read(getattr(other, name))
         assert one.dtype == two.dtype
@@ -105,7 +105,7 @@ def assert_same(model, other, tolerance, read=np.asarray):
 
 
 @pytest.mark.parametrize(("solver", "rows"), [("scatter", 37), ("gram", 37), ("krylov", 37)])
-def test_the_forms_agree_with_the_oracle(xp, blocks_of, solver, rows):
+def test_forms_agree_with_the_oracle(xp, blocks_of, solver, rows):
     spare_compiling(xp)
     held = frozen(xp.held(X))
     blocks_of(rows, held.itemsize * D)
@@ -148,7 +148,7 @@ def test_blocks_that_are_on_a_device_stay_there(xp, blocks_of, solver):
 @pytest.mark.parametrize(
     "stored", [">f8", ">f4", "float16", "int64", "uint8", "bool", "longdouble"]
 )
-def test_dtypes_are_those_of_an_array_in_memory(xp, blocks_of, tmp_path, stored):
+def test_dtypes_match_the_fit_in_memory(xp, blocks_of, tmp_path, stored):
     spare_all_compiling(xp)
     if xp.single and stored in (">f8", "longdouble"):
         pytest.skip("this device has no float64")
@@ -209,7 +209,7 @@ def test_class_weights_and_rows_one_at_a_time(blocks_of, solver, n_classes):
 
 @pytest.mark.parametrize("solver", FORMS)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_data_far_from_the_origin_lose_no_digits(blocks_of, solver, dtype):
+def test_accuracy_far_from_the_origin(blocks_of, solver, dtype):
     # Whole numbers of halves: exact in both dtypes, so that only the arithmetic rounds.
     values = (np.round(2 * X) / 2 + 2.0**16).astype(dtype)
     blocks_of(37, values.itemsize * D)
@@ -234,7 +234,7 @@ def test_any_number_of_components(blocks_of, solver, k):
 @pytest.mark.parametrize("n", [2, 3, 7, 9])
 @pytest.mark.parametrize("d", [1, 3])
 @pytest.mark.parametrize("solver", FORMS)
-def test_a_few_rows(blocks_of, solver, n, d):
+def test_few_rows(blocks_of, solver, n, d):
     rng = np.random.default_rng(74)
     values = rng.standard_normal((n, d)) + 10.0 * (np.arange(n) % 2)[:, None]
     blocks_of(2, 8 * d)
@@ -244,7 +244,7 @@ def test_a_few_rows(blocks_of, solver, n, d):
 
 
 @pytest.mark.filterwarnings("ignore:n_components=60")
-def test_the_null_space_of_wide_data_by_panels(blocks_of):
+def test_null_space_of_wide_data_by_panels(blocks_of):
     values, labels = oracle.blobs(41, 90, 3, seed=65)
     blocks_of(6, 8 * 90)
     model = slce_xp.fit(Rows(values), labels, 60, solver="gram")
@@ -255,7 +255,7 @@ def test_the_null_space_of_wide_data_by_panels(blocks_of):
     np.testing.assert_allclose(model.components @ model.components.T, np.eye(60), atol=1e-12)
 
 
-# ---------------------------------------------------------------- things that give rows
+# ---------------------------------------------------------------- row-sliceable inputs
 
 
 def as_npy(values, path):
@@ -347,7 +347,7 @@ MAPPED += [as_deleted, as_replaced]
 
 @pytest.mark.parametrize("solver", FORMS)
 @pytest.mark.parametrize("given", READ + MAPPED, ids=lambda given: given.__name__)
-def test_whatever_gives_the_rows(blocks_of, tmp_path, given, solver):
+def test_row_sliceable_inputs(blocks_of, tmp_path, given, solver):
     blocks_of(37, 8 * D)
     rows = given(X, tmp_path / "X.npy")
     model = slce_xp.fit(rows, y, solver=solver)
@@ -359,14 +359,14 @@ def test_whatever_gives_the_rows(blocks_of, tmp_path, given, solver):
         rows.file.close()
 
 
-def test_a_memmap_that_is_written_to_is_read_as_it_is(blocks_of, tmp_path):
+def test_writable_memmap_is_read_with_its_current_values(blocks_of, tmp_path):
     mapped = np.memmap(tmp_path / "X.bin", "f8", "w+", shape=X.shape)
-    mapped[:] = X  # nobody has flushed it
+    mapped[:] = X  # not flushed
     blocks_of(37, 8 * D)
     assert_same(slce_xp.fit(mapped, y), slce_xp.fit(X, y), 1e-10)
 
 
-def test_blocks_end_where_chunks_do(blocks_of, tmp_path):
+def test_blocks_are_aligned_with_chunks(blocks_of, tmp_path):
     blocks_of(60, 8 * D)
     opened = []
     read = row_reader.RowReader.read
@@ -393,7 +393,7 @@ def sparse_counts(n, d, n_classes):
     labels = rng.permutation(np.arange(n) % n_classes)
     own = rng.permutation(np.arange(d) % n_classes) == labels[:, None]
     values = rng.poisson(0.1, (n, d)) + own * rng.poisson(3.0, (n, d))
-    values[:80] *= rng.random((n, 1))[:80] < 0.1  # the first rows say little about the others
+    values[:80] *= rng.random((n, 1))[:80] < 0.1  # the first rows are not representative
     values[-3:] = 0
     return values.astype(np.float64), labels
 
@@ -428,7 +428,7 @@ def test_kinds_of_sparse_blocks_and_integers(blocks_of, kind):
     assert_same(model, slce_xp.fit(values, labels, solver="krylov"), 1e-8)
 
 
-def test_the_gram_form_of_sparse_blocks_is_refused():
+def test_gram_form_of_sparse_blocks_raises():
     values, labels = sparse_counts(60, 20, 3)
     with pytest.raises(ValueError, match="sparse X; got 'gram'"):
         slce_xp.fit(Rows(sp.csr_array(values)), labels, solver="gram")
@@ -450,7 +450,7 @@ def test_first_rows_that_are_empty_do_not_make_one_block_of_all(blocks_of):
 
 @pytest.mark.parametrize("far", [False, True])
 @pytest.mark.parametrize("solver", FORMS)
-def test_a_pass_reads_each_row_once_and_the_plan_counts_the_passes(blocks_of, solver, far):
+def test_pass_reads_each_row_once_and_the_plan_counts_the_passes(blocks_of, solver, far):
     n, d = 150, 160
     values, labels = oracle.blobs(n, d, 5, seed=67)
     values = values + 1e4 * far
@@ -471,16 +471,15 @@ def test_a_pass_reads_each_row_once_and_the_plan_counts_the_passes(blocks_of, so
         assert len(data.passes) == expected
         np.testing.assert_array_equal(counts, expected)
         assert model.plan.passes == {"scatter": 1, "krylov": 1 + _plan.TYPICAL_PASSES}[solver]
-    # What else was read: a few rows, to see how far from the origin they lie, and one to see what
-    # they are.
+    # In addition a few rows are read to find the shift, and one to find the type of the rows.
     others = [stop - start for thread, start, stop in data.reads if not thread.startswith(READER)]
     assert sum(others) <= 1 + 64
     np.testing.assert_array_equal(values, before)
 
 
 @pytest.mark.parametrize("solver", FORMS)
-def test_the_next_block_is_read_while_this_one_is_worked_on(monkeypatch, blocks_of, solver):
-    """The work on a block waits until the next read has ended: it would wait for ever."""
+def test_next_block_is_read_during_computation(monkeypatch, blocks_of, solver):
+    """The work on a block waits for the next read to end: without a reader thread, forever."""
     ended = []  # reads of the reader thread
     news = threading.Condition()
     ahead = []
@@ -500,7 +499,7 @@ def test_the_next_block_is_read_while_this_one_is_worked_on(monkeypatch, blocks_
             if count < len(blocks):
                 with news:
                     assert news.wait_for(lambda due=before + count + 1: len(ended) >= due, 30)
-                time.sleep(0.002)  # and no further one: memory is for two
+                time.sleep(0.002)  # no further read: there is memory for two blocks
                 ahead.append(len(ended) - before - count)
             yield item
 
@@ -553,7 +552,7 @@ def test_sparse_host_data_larger_than_the_device_stream_through_it(xp, monkeypat
         pytest.skip("there is no device to go to")
     values, labels = sparse_counts(3000, 200, 4)
     whole = sp.csr_array(values)
-    monkeypatch.setattr(_rows, "LEAST_BLOCK", 2**14)  # of what is made beside a block
+    monkeypatch.setattr(_rows, "LEAST_BLOCK", 2**14)  # of blocks that are converted
     monkeypatch.setattr(_schedule, "WIDE_WIDTH", 4)
     size = whole.data.nbytes + whole.indices.nbytes + whole.indptr.nbytes
     give_back = limit_room(xp, monkeypatch, size // 2)
@@ -578,7 +577,7 @@ def peak_of(call):
 @pytest.mark.parametrize(
     ("solver", "n", "d"), [("scatter", 20_000, 150), ("gram", 120, 25_000), ("krylov", 4_000, 800)]
 )
-def test_the_peak_on_the_host_is_within_the_plan(monkeypatch, tmp_path, solver, n, d, stored):
+def test_peak_on_the_host_is_within_the_plan(monkeypatch, tmp_path, solver, n, d, stored):
     rng = np.random.default_rng(69)
     labels = np.arange(n) % 3
     values = 40 + 10 * rng.standard_normal((n, d))  # far enough to be shifted
@@ -595,7 +594,7 @@ def test_the_peak_on_the_host_is_within_the_plan(monkeypatch, tmp_path, solver, 
 
 
 @pytest.mark.parametrize("solver", ["scatter", "krylov"])
-def test_the_peak_of_sparse_blocks_is_within_the_plan(monkeypatch, solver):
+def test_peak_of_sparse_blocks_is_within_the_plan(monkeypatch, solver):
     n, d = 60_000, 300
     labels = np.arange(n) % 3
     noise = sp.random_array((n, d), density=0.1, format="csr", rng=np.random.default_rng(69))
@@ -608,7 +607,7 @@ def test_the_peak_of_sparse_blocks_is_within_the_plan(monkeypatch, solver):
     assert peak <= model.plan.most_bytes
 
 
-def test_what_the_device_holds_is_within_the_plan():
+def test_device_memory_is_within_the_plan():
     with make_backend("torch-device") as xp:
         rng = np.random.default_rng(70)
         n, d = 20_000, 200
@@ -637,12 +636,12 @@ def test_transform_holds_a_few_blocks_and_the_embedding(monkeypatch, tmp_path):
     assert peak <= 2 * embedding.nbytes + 6 * 200_000
 
 
-# ---------------------------------------------------------------- what goes wrong
+# ---------------------------------------------------------------- failures
 
 
 @pytest.mark.parametrize("solver", FORMS)
 @pytest.mark.parametrize("value", [np.nan, -np.inf])
-def test_what_is_not_finite_is_found(blocks_of, solver, value):
+def test_non_finite_values_are_found(blocks_of, solver, value):
     values = X.copy()
     values[201, 11] = values[201, 15] = values[220, 2] = value
     blocks_of(37, 8 * D)
@@ -655,7 +654,7 @@ def test_what_is_not_finite_is_found(blocks_of, solver, value):
             slce_xp.fit(Rows(sp.csr_array(values)), y, solver=solver)
 
 
-def test_what_is_not_finite_is_found_on_every_backend(xp, blocks_of):
+def test_non_finite_values_are_found_on_every_backend(xp, blocks_of):
     spare_all_compiling(xp)
     values = xp.held(X).copy()
     values[77, 3] = np.nan
@@ -683,7 +682,7 @@ def failing(error, at, times=1):
 @pytest.mark.parametrize("solver", FORMS)
 @pytest.mark.parametrize("times", [1, 2], ids=["first pass", "later pass"])
 @pytest.mark.parametrize("at", [0, 100, N - 1])
-def test_a_read_error_names_the_block_and_ends_the_reader(blocks_of, solver, times, at):
+def test_read_error_names_the_block_and_ends_the_reader(blocks_of, solver, times, at):
     blocks_of(37, 8 * D)
     if solver == "scatter" and times > 1:
         pytest.skip("that has one pass")
@@ -701,7 +700,7 @@ def test_a_read_error_names_the_block_and_ends_the_reader(blocks_of, solver, tim
 
 
 @pytest.mark.parametrize("solver", FORMS)
-def test_an_interrupt_in_a_read_ends_the_reader(blocks_of, solver):
+def test_interrupt_in_a_read_ends_the_reader(blocks_of, solver):
     blocks_of(37, 8 * D)
     data, met = failing(KeyboardInterrupt(), 100)
     with pytest.raises(KeyboardInterrupt):
@@ -710,7 +709,7 @@ def test_an_interrupt_in_a_read_ends_the_reader(blocks_of, solver):
     assert not readers()
 
 
-def test_an_interrupt_in_the_work_ends_the_reader(monkeypatch, blocks_of):
+def test_interrupt_during_computation_ends_the_reader(monkeypatch, blocks_of):
     blocks_of(37, 8 * D)
     alive = []
 
@@ -728,7 +727,7 @@ def test_an_interrupt_in_the_work_ends_the_reader(monkeypatch, blocks_of):
 
 
 @pytest.mark.parametrize("make", [lambda rows: rows[:-1], lambda rows: rows[:, 1:]])
-def test_blocks_of_another_shape_than_promised_are_refused(blocks_of, make):
+def test_blocks_of_unexpected_shape_raise(blocks_of, make):
     blocks_of(37, 8 * D)
     data = Rows(X)
     data.make = lambda rows: make(rows) if data.reads[-1][2] == N > len(rows) > 7 else rows
@@ -737,13 +736,13 @@ def test_blocks_of_another_shape_than_promised_are_refused(blocks_of, make):
         slce_xp.fit(data, y)
 
 
-def test_blocks_that_are_no_numbers_are_refused():
+def test_non_numeric_blocks_raise():
     data = Rows(X.astype(str))
     with pytest.raises(TypeError, match="X must hold real numbers; got dtype"):
         slce_xp.fit(data, y)
 
 
-def test_a_block_that_finds_no_memory_says_so():
+def test_block_without_memory_raises_memory_error():
     class TooMuch:
         shape, dtype = X.shape, X.dtype
 
@@ -754,7 +753,7 @@ def test_a_block_that_finds_no_memory_says_so():
         slce_xp.fit(TooMuch(), y)
 
 
-def test_a_file_that_ends_too_soon_is_named(blocks_of, tmp_path):
+def test_truncated_file_is_named(blocks_of, tmp_path):
     rows = as_npy(X, tmp_path / "X.npy")
     os.truncate(tmp_path / "X.npy", 128 + 100 * 8 * D)
     blocks_of(37, 8 * D)
@@ -764,7 +763,7 @@ def test_a_file_that_ends_too_soon_is_named(blocks_of, tmp_path):
         slce_xp.fit(rows, y)
 
 
-def test_one_row_and_none():
+def test_one_row_and_no_rows():
     with pytest.raises(ValueError, match="X must have at least one row"):
         slce_xp.fit(Rows(X[:0]), [])
     model = slce_xp.fit(X, y)
@@ -803,7 +802,7 @@ except KeyboardInterrupt:
 
 
 @pytest.mark.parametrize("target", ["fit", "Z.npy", "Z.zarr"])
-def test_an_interrupt_from_the_keyboard_leaves_nothing_behind(tmp_path, target):
+def test_interrupt_from_the_keyboard_leaves_nothing_behind(tmp_path, target):
     if target.endswith(".zarr"):
         pytest.importorskip("zarr")
     rows = 37 * (100 if target == "fit" else 300)  # it is in the middle of its second or only pass
@@ -860,7 +859,7 @@ def test_real_data_agree_with_memory(data_folder, tmp_path, blocks_of, name, sol
     )
 
 
-def test_what_has_another_number_of_dimensions_is_refused_unread():
+def test_wrong_number_of_dimensions_raises_before_reading():
     class Images:
         shape, dtype = (1000, 28, 28), np.dtype("uint8")
 
@@ -873,7 +872,7 @@ def test_what_has_another_number_of_dimensions_is_refused_unread():
         slce_xp.fit(Images(), np.arange(1000) % 2)
 
 
-# ---------------------------------------------------------------- what rows may be made of
+# ---------------------------------------------------------------- types of blocks
 
 
 class ReusedRows(Rows):
@@ -1001,7 +1000,7 @@ def test_rows_of_known_kinds_are_not_copied(tmp_path, given):
 
 
 @pytest.mark.parametrize("solver", FORMS)
-def test_the_peak_with_copies_of_blocks_is_within_the_plan(monkeypatch, solver):
+def test_peak_with_copies_of_blocks_is_within_the_plan(monkeypatch, solver):
     n, d = (120, 25_000) if solver == "gram" else (20_000, 150)
     rng = np.random.default_rng(69)
     labels = np.arange(n) % 3
@@ -1015,7 +1014,7 @@ def test_the_peak_with_copies_of_blocks_is_within_the_plan(monkeypatch, solver):
     assert peak <= model.plan.most_bytes <= values.nbytes // 2
 
 
-def test_masked_blocks_are_refused_where_something_is_masked(blocks_of):
+def test_blocks_with_masked_entries_raise(blocks_of):
     blocks_of(31, 8 * D)
     model = slce_xp.fit(Rows(X, np.ma.masked_array), y)  # as netCDF4 gives them
     assert_same(model, slce_xp.fit(X, y), 1e-10)
@@ -1025,7 +1024,7 @@ def test_masked_blocks_are_refused_where_something_is_masked(blocks_of):
 
 
 @pytest.mark.parametrize("first", ["dense", "sparse"])
-def test_blocks_of_two_kinds_are_refused(blocks_of, first):
+def test_blocks_of_two_kinds_raise(blocks_of, first):
     blocks_of(31, 8 * D)
     rows = Rows(
         X,

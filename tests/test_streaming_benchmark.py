@@ -1,4 +1,4 @@
-"""The benchmark of files larger than memory measures what it says."""
+"""The benchmark of files larger than memory."""
 
 import sys
 
@@ -18,7 +18,7 @@ def data(tmp_path_factory):
     return streaming.Data(tmp_path_factory.mktemp("streaming"), 8e6, 200, "float64")
 
 
-def test_a_file_is_fitted_within_the_limit_and_each_pass_has_its_plain_read(data):
+def test_file_is_fitted_within_the_limit_and_each_pass_has_its_plain_read(data):
     limit = int(streaming.LEAST_LIMIT)
     run = data.run("file", "cold", solver="krylov", limit=limit, cold=True, threads=1)
     assert "error" not in run
@@ -33,13 +33,13 @@ def test_a_file_is_fitted_within_the_limit_and_each_pass_has_its_plain_read(data
     assert data.angle("cold", "other") > 0.1
 
 
-def test_a_limit_that_is_not_in_force_is_found_out(monkeypatch):
+def test_ineffective_limit_is_detected(monkeypatch):
     monkeypatch.setattr(streaming.resource, "setrlimit", lambda *_: None)
     with pytest.raises(OSError, match="RLIMIT_DATA must be in force"):
         streaming._limit_private_memory(10**6)
 
 
-def test_a_measurement_that_fails_says_why(data):
+def test_failed_measurement_reports_the_reason(data):
     run = data.run("file", "refused", solver="auto", limit=10**6, cold=False, threads=1)
     assert "max_memory" in run["error"]
 

@@ -1,4 +1,4 @@
-"""Models inside of other programs: derivatives of `transform` and its like, and compilers."""
+"""Derivatives and compilation of `transform`, `inverse_transform` and `reconstruct`."""
 
 import numpy as np
 import oracle
@@ -51,7 +51,7 @@ def test_gradients_of_torch_are_those_of_finite_differences(
 
 @on_each
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
-def test_torch_compiles_it_as_one_graph(torch, model, method, backend):
+def test_torch_compiles_transform_as_one_graph(torch, model, method, backend):
     function = getattr(model.to("torch"), method)
     compiled = torch.compile(function, fullgraph=True, backend=backend, dynamic=True)
     x = torch.tensor(given(method), requires_grad=True)
@@ -65,7 +65,7 @@ def test_torch_compiles_it_as_one_graph(torch, model, method, backend):
 
 @on_each
 @pytest.mark.parametrize("strict", [True, False])
-def test_torch_exports_it_for_any_number_of_samples(torch, model, method, strict):
+def test_torch_exports_transform_for_any_number_of_samples(torch, model, method, strict):
     there = model.to("torch")
 
     class Program(torch.nn.Module):
@@ -110,7 +110,7 @@ def test_gradients_of_jax_are_those_of_finite_differences(jax, model, method):
 
 
 @on_each
-def test_jax_compiles_and_maps_it(jax, model, method):
+def test_jax_compiles_and_maps_transform(jax, model, method):
     function, x = in_jax(jax, model, method)
     expected = np.asarray(function(x))
     np.testing.assert_allclose(jax.jit(function)(x), expected, rtol=1e-12, atol=1e-12)
@@ -135,7 +135,7 @@ def test_jax_multiplies_in_full_precision(jax, model, method):
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("stored", ["int32", "float16", "float32", "float64"])
 @pytest.mark.parametrize("fitted", ["float32", "float64"])
-def test_dtypes_are_those_outside(jax, method, stored, fitted):
+def test_dtypes_under_jit_equal_those_outside(jax, method, stored, fitted):
     there = slce_xp.fit(X.astype(fitted), CODES, backend="jax")
     function = getattr(there, method)
     x = jax.numpy.asarray(given(method)).astype(stored)
@@ -143,7 +143,7 @@ def test_dtypes_are_those_outside(jax, method, stored, fitted):
 
 
 @on_each
-def test_a_model_is_an_argument(jax, model, method):
+def test_model_is_a_pytree_argument(jax, model, method):
     _, x = in_jax(jax, model, method)
     there = model.to("jax", jax.devices()[-1])
     traces = []
@@ -175,11 +175,11 @@ def test_shapes_are_checked(jax, model, method):
         jax.vmap(function)(x)
 
 
-# ---------------------------------------------------------------- a fit has no place there
+# ---------------------------------------------------------------- fits raise
 
 
 @pytest.mark.parametrize("traced", ["X", "y", "sample_weight"])
-def test_a_fit_is_refused_and_says_why(jax, traced):
+def test_fit_inside_a_transformation_raises(jax, traced):
     arguments = {"X": X, "y": CODES, "sample_weight": np.ones(N)}
 
     def fit(x):
@@ -192,7 +192,7 @@ def test_a_fit_is_refused_and_says_why(jax, traced):
         assert raised.value.parameter == traced
 
 
-def test_batches_are_refused_likewise(jax):
+def test_partial_fit_inside_a_transformation_raises(jax):
     pytest.importorskip("sklearn")
     with pytest.raises(TypeError, match=r"^X must have values; got an array that jax\.jit"):
         jax.jit(lambda x: slce_xp.SLCE().partial_fit(x, CODES).components_)(X)

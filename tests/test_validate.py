@@ -35,7 +35,7 @@ BAD_ARRAYS = {
 
 
 @pytest.mark.parametrize("case", BAD_ARRAYS)
-def test_bad_arrays_are_refused(xp, case):
+def test_bad_arrays_raise(xp, case):
     values, error, message = BAD_ARRAYS[case]
     with pytest.raises(error, match=f"^X must .*{message}"):
         slce_xp.fit(xp.array(values), CODES)
@@ -91,7 +91,7 @@ BAD_OBJECTS = {
 
 
 @pytest.mark.parametrize("case", BAD_OBJECTS)
-def test_other_objects_than_matrices_of_numbers_are_refused(case):
+def test_non_numeric_inputs_raise(case):
     bad, error, message = BAD_OBJECTS[case]
     with pytest.raises(error, match=f"^X must .*{message}") as caught:
         slce_xp.fit(bad() if callable(bad) else bad, CODES)
@@ -112,7 +112,7 @@ NOT_FINITE = {
 
 @pytest.mark.parametrize("rows_per_block", [5, N])
 @pytest.mark.parametrize("case", NOT_FINITE)
-def test_the_first_number_that_is_not_finite_is_located(xp, monkeypatch, case, rows_per_block):
+def test_first_non_finite_value_is_located(xp, monkeypatch, case, rows_per_block):
     monkeypatch.setattr(_rows, "block_bytes", lambda *size: rows_per_block * D * X.itemsize)
     entries, place = NOT_FINITE[case]
     bad = X.copy()
@@ -123,7 +123,7 @@ def test_the_first_number_that_is_not_finite_is_located(xp, monkeypatch, case, r
 
 
 @pytest.mark.parametrize("solver", ["scatter", "gram"])
-def test_numbers_that_are_not_finite_are_found_among_many_classes(solver):
+def test_non_finite_values_are_found_among_many_classes(solver):
     bad, y = oracle.blobs(200, 5, 100, seed=22)
     bad[140, 4] = np.nan
     with pytest.raises(ValueError, match="found NaN at row 140, column 4"):
@@ -141,7 +141,7 @@ def test_numbers_whose_squares_overflow_are_fitted(solver, scale):
 
 @pytest.mark.parametrize("shape", [(6, 4), (4, 6)])
 @pytest.mark.parametrize("solver", ["scatter", "gram"])
-def test_all_zeros_are_fine(solver, shape):
+def test_all_zeros_are_accepted(solver, shape):
     model = slce_xp.fit(np.zeros(shape), np.arange(shape[0]) % 2, solver=solver)
     assert model.n_positive == 0
     np.testing.assert_array_equal(model.eigenvalues, [0])
@@ -167,7 +167,7 @@ GOOD_MATRICES = {
 
 
 @pytest.mark.parametrize("kind", GOOD_MATRICES)
-def test_other_kinds_of_matrices_are_taken(kind):
+def test_other_kinds_of_matrices_are_accepted(kind):
     model = slce_xp.fit(GOOD_MATRICES[kind], CODES)
     assert type(model.components) is np.ndarray
     assert model.components.dtype == np.float64
@@ -176,7 +176,7 @@ def test_other_kinds_of_matrices_are_taken(kind):
 
 @pytest.mark.parametrize("kind", ["big-endian", "long double"])
 @pytest.mark.parametrize("backend", ["torch", "jax"])
-def test_host_dtypes_that_other_libraries_lack_are_converted_on_the_way(backend, kind):
+def test_unsupported_host_dtypes_are_converted_during_transfer(backend, kind):
     pytest.importorskip(backend)
     model = slce_xp.fit(GOOD_MATRICES[kind], CODES, backend=backend)
     np.testing.assert_allclose(model.to("numpy").components, REFERENCE.components, atol=1e-5)
@@ -192,7 +192,7 @@ INTEGER_MATRICES = {
 
 
 @pytest.mark.parametrize("kind", INTEGER_MATRICES)
-def test_integers_are_taken_as_floats(kind):
+def test_integers_are_converted_to_floats(kind):
     model = slce_xp.fit(INTEGER_MATRICES[kind], CODES)
     np.testing.assert_allclose(model.components, slce_xp.fit(WHOLE, CODES).components, atol=1e-13)
 
@@ -259,14 +259,14 @@ MISSING = {
 
 
 @pytest.mark.parametrize("case", MISSING)
-def test_a_missing_label_is_located(case):
+def test_missing_label_is_located(case):
     y, shown = MISSING[case]
     message = f"^y must have a label for every sample; got .*({shown}).* at position 7.*Drop"
     with pytest.raises(ValueError, match=message):
         slce_xp.fit(X, y)
 
 
-def test_a_missing_label_is_located_on_any_device(xp):
+def test_missing_label_is_located_on_any_device(xp):
     y = xp.array(np.array(spoilt(CODES, np.nan), "float32"))
     with pytest.raises(ValueError, match=r"^y must have a label.*nan.* at position 7"):
         slce_xp.fit(X, y)
@@ -289,7 +289,7 @@ BAD_LABELS = {
 
 
 @pytest.mark.parametrize("case", BAD_LABELS)
-def test_bad_labels_are_refused(case):
+def test_bad_labels_raise(case):
     y, error, message = BAD_LABELS[case]
     with pytest.raises(error, match=f"^{message}") as caught:
         slce_xp.fit(X, y)
@@ -334,7 +334,7 @@ LABEL_KINDS = {
 
 
 @pytest.mark.parametrize("kind", LABEL_KINDS)
-def test_classes_come_back_sorted_in_the_callers_own_values(kind):
+def test_classes_are_sorted_and_keep_their_type(kind):
     values, build = LABEL_KINDS[kind]
     model = slce_xp.fit(X, build([values[code] for code in CODES]))
     assert type(model.classes) is np.ndarray
@@ -407,7 +407,7 @@ BAD_PARAMETERS = [
     BAD_PARAMETERS,
     ids=[f"{name}={value}" for name, value, *_ in BAD_PARAMETERS],
 )
-def test_bad_parameters_are_refused(name, value, error, message):
+def test_bad_parameters_raise(name, value, error, message):
     with pytest.raises(error, match=f"^{message}") as caught:
         slce_xp.fit(X, CODES, **{name: value})
     assert caught.value.parameter == name
@@ -446,11 +446,11 @@ def test_errors_carry_the_parameter_at_fault(case):
 
 
 @pytest.mark.parametrize("one", [1, np.int8(1), np.array(1)])
-def test_any_integer_is_an_integer(one):
+def test_any_integer_type_is_accepted(one):
     assert slce_xp.fit(X, CODES, one, random_state=one).n_components == 1
 
 
-def test_continuous_targets_are_refused_and_few_levels_are_classes():
+def test_continuous_targets_raise_and_few_levels_are_classes():
     rng = np.random.default_rng(0)
     values = rng.normal(size=(40, 3))
     for estimator in (slce_xp.fit, slce_xp.SLCE().fit):
@@ -468,7 +468,7 @@ def test_continuous_targets_are_refused_and_few_levels_are_classes():
     [(np.nan, {}), (np.inf, {}), (1.0, {"n_components": 99}), (1.0, {"backend": "pytorch"})],
 )
 @pytest.mark.parametrize("solver", ["scatter", "gram"])
-def test_bad_input_is_left_as_it_was(solver, entry, options):
+def test_invalid_input_is_not_modified(solver, entry, options):
     bad, y = X.copy(), CODES.copy()
     bad[-1, -1] = entry
     before = bad.tobytes(), y.tobytes()

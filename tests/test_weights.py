@@ -1,4 +1,4 @@
-"""Weighted samples and classes, against a naive oracle and against what weights mean."""
+"""Weights of samples and classes, against a naive oracle and repeated rows."""
 
 import numpy as np
 import oracle
@@ -45,7 +45,7 @@ def assert_same(backend, model, other, tolerance):
 # ---------------------------------------------------------------- against the oracle
 
 
-def test_the_weighted_oracle_is_the_paper_s_for_equal_weights():
+def test_weighted_oracle_is_the_paper_s_for_equal_weights():
     expected = oracle.matrix(X, labels)
     np.testing.assert_allclose(oracle.weighted_matrix(X, labels), expected, atol=1e-10)
     np.testing.assert_allclose(
@@ -79,7 +79,7 @@ def test_far_from_the_origin(xp, solver):
 
 
 @pytest.mark.parametrize("solver", FORMS)
-def test_what_the_model_holds(xp, solver):
+def test_model_attributes(xp, solver):
     spare_all_compiling(xp)
     model = slce_xp.fit(xp.array(X), labels, sample_weight=WEIGHTS, solver=solver)
     held = xp.held(X).astype(np.float64)
@@ -90,12 +90,12 @@ def test_what_the_model_holds(xp, solver):
         np.average(held[labels == j], axis=0, weights=WEIGHTS[labels == j]) for j in model.classes
     ]
     np.testing.assert_allclose(xp.numpy(model.centroids), centroids, **close)
-    # Samples, not weights: integers of any library, whatever the weights are.
+    # Counts of samples, not weights: integers in every library.
     np.testing.assert_array_equal(xp.numpy(model.counts), np.bincount(labels[WEIGHTS > 0]))
 
 
 @pytest.mark.parametrize("solver", FORMS)
-def test_the_loss_is_a_weighted_sum_over_samples(xp, solver):
+def test_loss_is_a_weighted_sum_over_samples(xp, solver):
     spare_all_compiling(xp)
     model = slce_xp.fit(xp.array(X), labels, 2, sample_weight=WEIGHTS, solver=solver)
     held = xp.held(X).astype(np.float64)
@@ -110,7 +110,7 @@ def test_the_loss_is_a_weighted_sum_over_samples(xp, solver):
     assert model.loss == pytest.approx(loss, abs=xp.tolerance(1e-10, 1e-4) * total)
 
 
-def test_the_bounds_are_of_the_weighted_scatter(xp, tmp_path):
+def test_bounds_are_of_the_weighted_scatter(xp, tmp_path):
     spare_all_compiling(xp)
     model = slce_xp.fit(xp.array(X), labels, sample_weight=WEIGHTS)
     _, between, _, _ = oracle.weighted_parts(xp.held(X), labels, WEIGHTS)
@@ -128,7 +128,7 @@ def test_the_bounds_are_of_the_weighted_scatter(xp, tmp_path):
 
 
 @pytest.mark.parametrize("solver", FORMS)
-def test_integer_weights_are_repeated_rows(xp, solver):
+def test_integer_weights_equal_repeated_rows(xp, solver):
     spare_all_compiling(xp)
     times = np.random.default_rng(64).integers(0, 4, len(X))
     weighted = slce_xp.fit(xp.array(X), labels, sample_weight=times, solver=solver)
@@ -139,7 +139,7 @@ def test_integer_weights_are_repeated_rows(xp, solver):
 
 
 @pytest.mark.parametrize("solver", FORMS)
-def test_zero_weight_is_an_absent_row(xp, solver):
+def test_zero_weight_equals_a_dropped_row(xp, solver):
     spare_all_compiling(xp)
     weights = np.where(np.arange(len(X)) % 3 == 1, 0.0, 1.0)
     weights[labels == 2] = 0.0  # a class that is absent altogether
@@ -153,7 +153,7 @@ def test_zero_weight_is_an_absent_row(xp, solver):
 
 
 @pytest.mark.parametrize("solver", FORMS)
-def test_equal_weights_are_no_weights(xp, solver):
+def test_equal_weights_equal_no_weights(xp, solver):
     spare_all_compiling(xp)
     plain = slce_xp.fit(xp.array(X), labels, solver=solver)
     ones = slce_xp.fit(xp.array(X), labels, sample_weight=np.ones(len(X)), solver=solver)
@@ -162,7 +162,7 @@ def test_equal_weights_are_no_weights(xp, solver):
 
 @pytest.mark.parametrize("factor", [1e-6, 7.0, 1e9])
 @pytest.mark.parametrize("solver", FORMS)
-def test_a_common_factor_scales_eigenvalues_only(solver, factor, dtype):
+def test_common_factor_scales_eigenvalues_only(solver, factor, dtype):
     one, other = (
         slce_xp.fit(X.astype(dtype), labels, sample_weight=w, solver=solver)
         for w in (WEIGHTS, factor * WEIGHTS)
@@ -174,7 +174,7 @@ def test_a_common_factor_scales_eigenvalues_only(solver, factor, dtype):
 
 
 @pytest.mark.parametrize("solver", FORMS)
-def test_a_class_of_one_heavy_sample(solver):
+def test_class_of_one_heavy_sample(solver):
     y, weights = labels.copy(), WEIGHTS.copy()
     y[5], weights[5] = 9, 40.0
     model = slce_xp.fit(X, y, sample_weight=weights, solver=solver)
@@ -268,7 +268,7 @@ def test_weights_by_label_leave_the_others_at_one(y, class_weight):
         )
 
 
-def test_a_dict_multiplies_sample_weights():
+def test_dict_multiplies_sample_weights():
     model = slce_xp.fit(X, labels, sample_weight=WEIGHTS, class_weight={0: 3.0})
     expected = slce_xp.fit(X, labels, sample_weight=np.where(labels == 0, 3.0, 1.0) * WEIGHTS)
     np.testing.assert_allclose(model.eigenvalues, expected.eigenvalues, rtol=1e-10)
@@ -293,7 +293,7 @@ def torch_weights():
     ],
     ids=["list", "tuple", "Series", "long double", "negative stride", "torch"],
 )
-def test_weights_come_in_many_kinds(make):
+def test_weights_of_many_types(make):
     weights = make()
     model = slce_xp.fit(X, labels, sample_weight=weights)
     expected = slce_xp.fit(X, labels, sample_weight=WEIGHTS)
@@ -307,7 +307,7 @@ def test_weights_may_be_on_any_device(xp):
     np.testing.assert_array_equal(xp.numpy(model.components), xp.numpy(expected.components))
 
 
-def test_a_mask_is_a_weight():
+def test_boolean_mask_is_a_weight():
     here = np.arange(len(X)) % 2 == 0
     model = slce_xp.fit(X, labels, sample_weight=here)
     expected = slce_xp.fit(X[here], labels[here])
@@ -315,7 +315,7 @@ def test_a_mask_is_a_weight():
 
 
 @pytest.mark.parametrize("solver", FORMS)
-def test_nothing_handed_in_is_changed(solver):
+def test_inputs_are_not_modified(solver):
     data, y, weights = X.copy(), labels.copy(), WEIGHTS.copy()
     classes = {1: 2.0}
     slce_xp.fit(data, y, sample_weight=weights, class_weight=classes, solver=solver)
@@ -349,13 +349,13 @@ BAD_WEIGHTS = {
 
 
 @pytest.mark.parametrize("case", BAD_WEIGHTS)
-def test_bad_weights_are_refused(case):
+def test_bad_weights_raise(case):
     weights, error, message = BAD_WEIGHTS[case]
     with pytest.raises(error, match=f"(?s)sample_weight must .*({message})"):
         slce_xp.fit(X, labels, sample_weight=weights)
 
 
-def test_one_class_of_positive_weight_is_too_few():
+def test_one_class_of_positive_weight_raises():
     with pytest.raises(ValueError, match=r"at least two classes.*weight"):
         slce_xp.fit(X, labels, sample_weight=np.where(labels == 1, 1.0, 0.0))
 
@@ -373,7 +373,7 @@ BAD_CLASS_WEIGHTS = {
 
 
 @pytest.mark.parametrize("case", BAD_CLASS_WEIGHTS)
-def test_bad_class_weights_are_refused(case):
+def test_bad_class_weights_raise(case):
     class_weight, message = BAD_CLASS_WEIGHTS[case]
     with pytest.raises((TypeError, ValueError), match=f"class_weight must .*{message}"):
         slce_xp.fit(X, labels, class_weight=class_weight)

@@ -28,6 +28,7 @@ SMALL = 200
 # A pass over a file or a cluster is dear in more ways than its seconds: forming C, which takes one,
 # may be predicted to take so many times as long.
 ONE_PASS_GAIN = 2.0
+REQUESTED = "requested"  # the reason for a form that was not chosen
 
 
 @dataclass(frozen=True)
@@ -129,17 +130,20 @@ class Plan:
             f"{format_bytes(self.host_bytes)} on the host",
             f"  time    {format_seconds(self.seconds)}, predicted for {self.device}",
         ]
-        if self.width:
+        if self.width and self.reason != REQUESTED:
             lines.append(f"  switch  {self._switch()}")
         return "\n".join(lines + [f"  advice  {self.advice}"] * bool(self.advice))
 
     def _switch(self) -> str:
-        """When the iteration is given up."""
+        """What follows if the spectrum is hard, and when."""
         if self.form != "krylov":
             most = math.ceil(self.costs.dense / self.costs.formed)
             return f"to a dense eigensolver after {most} products with the matrix"
         if math.isinf(self.costs.forming):
             return "never: no dense form fits into memory"
+        if self.where != MEMORY:
+            most = math.ceil((self.costs.forming + self.costs.dense) / self.costs.implicit)
+            return f"to a dense form after about {most} passes"
         most = math.ceil(self.costs.forming / self.costs.implicit)
         return f"the matrix is formed after {most} passes"
 
@@ -230,14 +234,17 @@ def plan(
     --------
     >>> import slce_xp
     >>> shape = (1_000_000, 20_000, 20)
-    >>> print(slce_xp.plan(*shape, dtype="float32", where="blocks", max_memory="2GB"))
+    >>> options = {"dtype": "float32", "device": "cpu"}
+    >>> print(slce_xp.plan(*shape, **options, where="blocks", max_memory="2GB"))
     plan for 1000000 samples × 20000 features, 20 classes, float32 → 19 components
       X       80 GB, read in blocks of 209 rows
-      form    krylov, block of 32 rows: the only one that fits into memory
-      work    9e+13 flops, about 13 passes over X
-      memory  117 MB in addition to X, 19.7 MB on the host
-    >>> print(slce_xp.plan(*shape, dtype="float32", machine_memory="16GB").advice)
-    blocks: X does not fit into 16 GB; read from a file 13 times, with 136 MB of memory
+      form    krylov, block of 64 rows: the only one that fits into memory
+      work    6.1e+13 flops, about 13 passes over X
+      memory  173 MB in addition to X, 44.3 MB on the host
+      time    13 min, predicted for a CPU with 4 threads, not measured
+      switch  never: no dense form fits into memory
+    >>> print(slce_xp.plan(*shape, **options, machine_memory="16GB").advice)
+    blocks: X does not fit into 16 GB; read from a file 1 time, with 6.49 GB of memory
     """
     n = _parameters.as_count(n_samples, "n_samples", 2)
     d = _parameters.as_count(n_features, "n_features", 1)
@@ -311,7 +318,7 @@ def choose(problem: Problem, limits: Limits, solver: str, profile: Profile | Non
         plan = _estimate(solver, steps, _schedule(solver, problem, is_fast=False), limits)
         if limits.spare(plan.memory) < 0:
             raise _no_room([plan], limits)
-        return replace(plan, reason="requested")
+        return replace(plan, reason=REQUESTED)
     plans = [
         _estimate(form, steps, schedule, limits)
         for form in FORMS
@@ -322,13 +329,15 @@ def choose(problem: Problem, limits: Limits, solver: str, profile: Profile | Non
     if not allowed:
         raise _no_room(plans, limits)
     best = min(allowed, key=_handicapped)
+    if best.form == "krylov" and not any(p.form == smaller_form(problem) for p in allowed):
+        best = replace(best, costs=best.costs._replace(forming=math.inf))
     others = {p.form: p for p in sorted(allowed, key=_handicapped, reverse=True)}
     others.pop(best.form)
     reason = "the only one that fits into memory"
     if others:
         times = ", ".join(f"{format_seconds(p.seconds)} ({p.form})" for p in others.values())
         reason = f"{format_seconds(best.seconds)} against {times}"
-        if min(plans, key=_handicapped) is not best:
+        if min(plans, key=_handicapped).form != best.form:
             reason += ", of those that fit into memory"
     return replace(best, reason=reason)
 
@@ -383,11 +392,6 @@ def _estimate(form: str, steps: Steps, schedule: Schedule, limits: Limits) -> Pl
         flops=flops_of(form, problem, schedule),
         device=steps.profile.name,
     )
-
-
-def dense_form(problem: Problem) -> str:
-    """Return the dense form with the smaller matrix, to finish a matrix-free solve."""
-    return smaller_form(problem)
 
 
 def most_rows(plan: Plan, limits: Limits) -> int:

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 from slce_xp._planning.curve import Curve
+from slce_xp._planning.sizes import format_seconds
 
 SINGLE, DOUBLE = 4, 8  # itemsizes
 
@@ -154,38 +155,38 @@ class Profile:
         cells: dict[str, Callable[[int], str]] = {
             **{f"product of width {w}": partial(self._rate, w) for w in (1, 8, 32, 128, 512)},
             "RᵀR relative to a product": lambda i: f"{self._at(i).symmetric_share:.2f}",
-            "all eigenpairs, m = 100": lambda i: _time(self.eigh(100, None, i)),
-            "all eigenpairs, m = 400": lambda i: _time(self.eigh(400, None, i)),
-            "all eigenpairs, m = 1600": lambda i: _time(self.eigh(1600, None, i)),
-            "10 eigenpairs, m = 1600": lambda i: _time(self.eigh(1600, 10, i)),
-            "Cholesky factor, m = 1600": lambda i: _time(self.cholesky(1600, i)),
-            "QR, 10 000 × 32": lambda i: _time(self.qr(10_000, 32, i)),
-            "10⁶ sparse entries, width 32": lambda i: _time(self.sparse_product(1e6, 32, i)),
+            "all eigenpairs, m = 100": lambda i: format_seconds(self.eigh(100, None, i)),
+            "all eigenpairs, m = 400": lambda i: format_seconds(self.eigh(400, None, i)),
+            "all eigenpairs, m = 1600": lambda i: format_seconds(self.eigh(1600, None, i)),
+            "10 eigenpairs, m = 1600": lambda i: format_seconds(self.eigh(1600, 10, i)),
+            "Cholesky factor, m = 1600": lambda i: format_seconds(self.cholesky(1600, i)),
+            "QR, 10 000 × 32": lambda i: format_seconds(self.qr(10_000, 32, i)),
+            "10⁶ sparse entries, width 32": lambda i: format_seconds(
+                self.sparse_product(1e6, 32, i)
+            ),
         }
         for label, cell in cells.items():
             lines.append(f"  {label:30}{cell(SINGLE):>16}{cell(DOUBLE):>16}")
         memory, transfer, source = (
-            f"{rate / 1e9:.3g} GB/s"
+            f"{_number(rate / 1e9)} GB/s"
             for rate in (self.bandwidth, self.transfer_bandwidth, self.source_bandwidth)
         )
         return "\n".join(
             [
                 *lines,
-                f"  one operation {_time(self.operation)}, one wait {_time(self.wait)}",
+                f"  one operation {format_seconds(self.operation)}, "
+                f"one wait {format_seconds(self.wait)}",
                 f"  memory {memory}, to the device {transfer}, file {source}",
             ]
         )
 
     def _rate(self, width: int, itemsize: int) -> str:
         seconds = self.product(2000, 2000, width, itemsize)
-        return f"{2e-9 * 2000**2 * width / seconds:.4g} GFLOP/s"
+        return f"{_number(2e-9 * 2000**2 * width / seconds)} GFLOP/s"
 
 
-def _time(seconds: float) -> str:
-    for unit, size in (("s", 1.0), ("ms", 1e-3)):
-        if seconds >= size:
-            return f"{seconds / size:.3g} {unit}"
-    return f"{seconds / 1e-6:.3g} µs"
+def _number(value: float) -> str:
+    return f"{value:.0f}" if value >= 1000.0 else f"{value:.3g}"
 
 
 def _arithmetic(facts: dict[str, Any]) -> Arithmetic:

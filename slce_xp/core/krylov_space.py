@@ -171,7 +171,7 @@ class KrylovSpace:
         capacity, length = self._basis.shape
         if start + rows.shape[0] > capacity:
             xp, device = self._place
-            capacity = max(start + rows.shape[0], capacity + capacity // 2)
+            capacity = max(start + rows.shape[0], min(capacity + capacity // 2, length))
             larger = xp.zeros((capacity, length), dtype=self._dtype, device=device)
             self._basis = _backend.put_rows(larger, 0, self._basis)
         self._basis = _backend.put_rows(self._basis, start, rows)

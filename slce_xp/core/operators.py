@@ -41,9 +41,6 @@ class ScatterOperator:
         self._seed = seed
         # Sums may have more digits than the data that were summed.
         self._precision = precision or moments.sums.dtype
-        self.sums_are_longer = precision is not None and precision != _backend.dtype_name(
-            moments.sums.dtype
-        )
         self.place = _backend.place_of(moments.sums)
         self.dtype = moments.sums.dtype
         self.d: int = moments.sums.shape[1]

@@ -1,0 +1,72 @@
+"""The printed summary of a model."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from slce_xp import _backend
+
+
+def summary(model: Any) -> str:
+    """What was fitted, how, and what came out, in about seven lines."""
+    k = model.n_components
+    eigenvalues = _backend.to_host(model.eigenvalues)
+    angle = f"within {model.angle_bound:.0e} rad of the exact subspace, proved"
+    if math.isinf(model.angle_bound):
+        angle = "no bound of the angle to the exact subspace is proved"
+    place = _backend.place_of(model.mean)
+    return "\n".join(
+        [
+            f"SLCE model: {model.n_features} features → {k} component{'s' * (k != 1)}"
+            + (", of scaled columns" if model.scale is not None else ""),
+            f"  fitted on    {model.n_samples} samples of {len(model.classes)} classes"
+            + (f", {model.n_unlabeled} without a label" if model.n_unlabeled else ""),
+            f"  solved by    {model.solver} form{_effort(model)}, {place}, "
+            f"{_backend.dtype_name(model.mean.dtype)}",
+            f"  eigenvalues  {_listed(f'{v:.4g}' for v in eigenvalues)}",
+            f"  loss         {_removed(model, eigenvalues)}",
+            f"  components   {_use(model)}",
+            *([f"  accuracy     {angle}"] * bool(k)),
+        ]
+    )
+
+
+def _effort(model: Any) -> str:
+    if not model.passes:
+        return ""
+    worst = 0.0 if model.residuals is None else model.residuals.max(initial=0.0)
+    return f" ({model.passes} passes, residual {worst:.0e})"
+
+
+def _removed(model: Any, eigenvalues: np.ndarray) -> str:
+    """How much of the loss is left by components that lower it, and by all."""
+    total, positive = model.total_loss, model.n_positive
+    if not positive or not total > 0:
+        return f"{total:.4g}, of which nothing is removed"
+    shares = eigenvalues[:positive].astype(np.float64) / total
+    least = total - float(eigenvalues[:positive].sum(dtype=np.float64))
+    text = f"{least:.4g} of {total:.4g}, {100 * (1 - least / total):.1f} % removed"
+    if positive < model.n_components:
+        text += f" by the first{f' {positive}' * (positive > 1)}"
+    if positive > 1:
+        text += f" ({_listed(f'{100 * share:.1f}' for share in shares)})"
+    return text
+
+
+def _use(model: Any) -> str:
+    k, positive = model.n_components, model.n_positive
+    if not k:
+        return "none: no direction lowers the loss, the classes overlap"
+    if not positive:
+        return "none of them lowers the loss: the classes overlap"
+    return "all of them lower the loss" if positive == k else f"{positive} of them lower the loss"
+
+
+def _listed(values: Iterable[str]) -> str:
+    """Join the first few values of a list."""
+    texts = list(values)
+    return ", ".join(texts[:6]) + ", …" * (len(texts) > 6) if texts else "none"
