@@ -127,7 +127,8 @@ def solve(operator: CentroidOperator, request: Request) -> Solution:
         if meter.is_forming_due:
             side.form()
             meter.add_forming()
-    bounds = (count.low, count.high)
+    # What is within rounding of zero is not counted above a level.
+    bounds = (count.low, count.high if count.proven else counter.most)
     rounding = ritz.rounding + side.rounding(ritz, wanted)
     values = ritz.values[wanted] + correction
     found = _Found(values, vectors, lengths[wanted], bounds, count.below, rounding)
@@ -345,7 +346,7 @@ def _settled(
     rounding = LARGEST_RESIDUAL * ritz.eps * ritz.largest
     beyond = np.maximum(lengths - rounding, 0.0)
     low, high = pairs.or_inexact(beyond).bounds()
-    high = max(high + lost, low) if count.proven else max(count.high, low)
+    high = max(high + lost if count.proven else found.bounds[1], low)
     low, high = min(low, k), min(high, k)
     beyond = np.maximum(beyond[:low], 4.0 * ritz.eps * ritz.norm)
     below = found.below
