@@ -87,6 +87,7 @@ class Counter:
         self._is_supervised = operator.is_supervised
         # With labels for all, no more eigenvalues than these can be positive.
         self._most = min(operator.n_classes - 1, operator.d)
+        self.most = min(k, self._most) if self._is_supervised else k
         self.watched = max(k, self._most) if self._is_supervised else k + 1
         self._before = -1  # how many were found when this was asked before
 
@@ -123,10 +124,13 @@ class Counter:
         low, floor = min(found, k), FLOOR * rounding
         near = int((values >= -FLOOR * error).sum())
 
-        def after(seen: int) -> float:
-            """A bound of eigenvalue k + 1, if the space has all that are above zero: `seen`."""
+        def after(seen: int, level: float = 0.0) -> float:
+            """A bound of eigenvalue k + 1, if as many are above a level as Ritz values: `seen`."""
             if seen > k:
-                return float(values[k] + error[k] + np.linalg.norm(lengths[:seen]))
+                length = float(np.linalg.norm(lengths[:seen]))
+                # What M is outside their span may exceed the level by what couples it to them.
+                outside = level + length**2 / (values[seen - 1] - level)
+                return float(max(values[k] + error[k], outside) + length)
             return float(max(floor, FLOOR * error[found:].max(initial=0.0)))
 
         if not self._is_supervised:
@@ -153,7 +157,7 @@ class Counter:
                 if seen == k:
                     return Count(k, k, True, below=level)
                 if not late[:seen].any():
-                    return Count(k, k, True, below=after(seen))
+                    return Count(k, k, True, below=after(seen, level))
                 rows = np.concatenate([rows, outside[:seen][late[:seen]]])
             elif above <= seen:
                 # What is within rounding of zero may be positive, or not.

@@ -21,6 +21,8 @@ from slce_xp.core.solution import Request, Solution
 TRUSTED_GROWTH = 16.0
 # Σ |s| w ‖z‖² with the sign of largest magnitude for all samples, relative to the sum itself.
 MOST_UNCOUNTED = 1e3
+# Negative eigenvalues of largest magnitude whose eigenvectors are separated from small ones.
+MOST_LARGEST = 32
 # A vector a = Xᵀu is rounded relative to ‖X‖·‖u‖: if that exceeds this bound, it is refined.
 LONGEST = 32.0
 
@@ -104,9 +106,14 @@ def solve(operator: CentroidOperator, request: Request) -> Solution:
     del matrix
     (host,) = eigen.read_finite(values)
     positive, negative = int((host > level).sum()), int((host < -level).sum())
-    # With more samples than features only the whole row space will do.
-    used = negative if n > d else min(negative, k + 1)
-    beyond = [slice(0, positive), slice(n - negative, n - negative + used)]
+    # With more samples than features only the whole row space will do. Otherwise the next ones, and
+    # those of largest magnitude: what vectors have of them through rounding weighs most.
+    nearest = negative if n > d else min(negative, k + 1)
+    largest = min(negative - nearest, MOST_LARGEST)
+    used = nearest + largest
+    beyond = [
+        slice(0, positive), slice(n - negative, n - negative + nearest), slice(n - largest, n)
+    ]  # fmt: skip
     vectors = xp.concat([images.beyond_rounding(part) for part in beyond], axis=1)
     near = images.near_zero(slice(positive, n - negative), vectors)
     vectors = eigen.orthonormal_columns(xp.concat([vectors, near], axis=1))
@@ -126,10 +133,19 @@ def solve(operator: CentroidOperator, request: Request) -> Solution:
     if found.values.size:
         count = min(k, found.values.size)
         refined = refine(operator, images.known, found.vectors[:, :count], square)
-        converged = refined.converged and is_balanced
-        before = found.values[:count]
-        found = found.replaced(read(refined.values)[0], refined.vectors)
-        found = found.or_known(before, np.ones(count, dtype=bool), LARGEST_RESIDUAL * eps * square)
+        # T has as many eigenvalues beyond rounding: one of their vectors may be too inexact.
+        is_whole = int((found.values > 0.0).sum()) >= min(k, positive)
+        converged = refined.converged and is_balanced and is_whole
+        if refined.converged:
+            before = found.values[:count]
+            found = found.replaced(read(refined.values)[0], refined.vectors)
+            same = np.ones(count, dtype=bool)
+            found = found.or_known(before, same, LARGEST_RESIDUAL * eps * square)
+            beyond = np.zeros(found.values.size - count)
+            found = found.or_inexact(np.concatenate([refined.lengths, beyond]))
+        else:  # eigenvalues are those of the vectors that are returned
+            last = resolve(operator, refined.vectors, square)
+            found = found.replaced(last.values, last.vectors, last.error)
     if null.shape[1]:
         count = min(null.shape[1], max(0, k - found.before_zero))
         null = refine_null(operator, images.known, null[:, :count], square)
@@ -181,31 +197,43 @@ class _Images:
 
     def beyond_rounding(self, part: slice) -> Array:
         """Orthonormal columns spanning `vectors`."""
-        return self._nothing() if part.start >= part.stop else self._span(self.vectors(part))
+        return self._nothing() if part.start >= part.stop else self._span(self.vectors(part))[0]
 
     def near_zero(self, part: slice, others: Array) -> Array:
         """Orthonormal columns spanning XᵀL⁻ᵀw, orthogonal to others, shape (d, j)."""
         if part.start >= part.stop:
             return self._nothing()
+        xp, _ = self._operator.place
         rows = _backend.solve_upper(self._factor.T, self._weights[:, part]).T
-        return self._span(self._operator.combine_rows(rows).T, others)
+        vectors, found = self._operator.combine_rows(rows).T, [self._nothing()]
+        # What is shorter than the ridge lets it be is inexact by what is longer: that first.
+        for least in (0.25, 1.0):
+            span, vectors = self._span(vectors, xp.concat([others, *found], axis=1), least)
+            found.append(span)
+        return xp.concat(found, axis=1)
 
-    def _span(self, vectors: Array, others: Array | None = None) -> Array:
+    def _span(
+        self, vectors: Array, others: Array | None = None, power: float = 0.25
+    ) -> tuple[Array, Array]:
         """Orthonormal columns spanning combinations of samples that should be orthonormal.
 
-        What the ridge added to G is not there in X, and shows by its length: that is left out.
+        What the ridge added to G is not there in X, and shows by its length: that is left out, and
+        returned, too.
         """
         if others is not None and others.shape[1]:
             for _ in range(2):
                 vectors = vectors - others @ (others.T @ vectors)
+        if not vectors.shape[1]:
+            return vectors, vectors
         squares, axes = _backend.largest_eigenpairs(gram_of(vectors), vectors.shape[1])
         eps = eigen.eps_of(vectors)
-        count = int((eigen.read_finite(squares)[0] > eps**0.25).sum())
+        count = int((eigen.read_finite(squares)[0] > eps**power).sum())
+        left = vectors @ axes[:, count:]
         if count == 0:
-            return self._nothing()
+            return self._nothing(), left
         if count < vectors.shape[1]:
             vectors = vectors @ axes[:, :count]
-        return eigen.orthonormal_columns(vectors)
+        return eigen.orthonormal_columns(vectors), left
 
     def _nothing(self) -> Array:
         xp, device = self._operator.place

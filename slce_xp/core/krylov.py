@@ -125,13 +125,15 @@ def solve(operator: CentroidOperator, request: Request) -> Solution:
         if meter.is_forming_due:
             side.form()
             meter.add_forming()
-    bounds = (count.low, count.high)
+    # What is within rounding of zero is not counted above a level.
+    bounds = (count.low, count.high if count.proven else counter.most)
     rounding = ritz.rounding + side.rounding(ritz, wanted)
     values = ritz.values[wanted] + correction
     found = _Found(values, vectors, lengths[wanted], bounds, count.below, rounding)
     if not filled:
         found = _settled(operator, side, space, ritz, count, found, target, request.k)
-    is_proven = count.proven and not filled
+    # Vectors that are too inexact may become those of other eigenvalues.
+    is_proven = count.proven and not filled and found.bounds[0] >= count.low
     angle = found.angle_bound() if is_proven else math.inf
     is_exact = bool((found.lengths <= target).all())
     if request.tol and operator.is_supervised:
@@ -343,7 +345,7 @@ def _settled(
     rounding = LARGEST_RESIDUAL * ritz.eps * ritz.largest
     beyond = np.maximum(lengths - rounding, 0.0)
     low, high = pairs.or_inexact(beyond).bounds()
-    high = max(high + lost, low) if count.proven else max(count.high, low)
+    high = max(high + lost if count.proven else found.bounds[1], low, count.low)
     low, high = min(low, k), min(high, k)
     beyond = np.maximum(beyond[:low], 4.0 * ritz.eps * ritz.norm)
     below = found.below

@@ -86,13 +86,17 @@ class Resolved(NamedTuple):
         after = Resolved.certain(host[last:], vectors[:, last:])
         return before.followed_by(self).followed_by(after)
 
-    def replaced(self, values: np.ndarray, vectors: Array) -> Resolved:
-        """With other eigenpairs in place of the leading ones."""
+    def replaced(
+        self, values: np.ndarray, vectors: Array, error: np.ndarray | None = None
+    ) -> Resolved:
+        """With other eigenpairs in place of the leading ones, of the same rounding by default."""
         xp, _ = _backend.place_of(vectors)
         count = len(values)
+        error = self.error[:count] if error is None else error
         return self._replace(
             values=np.concatenate([values, self.values[count:]]),
             vectors=xp.concat([vectors, self.vectors[:, count:]], axis=1),
+            error=np.concatenate([error, self.error[count:]]),
         )
 
     def followed_by(self, other: Resolved) -> Resolved:
