@@ -10,6 +10,7 @@ from patching import replace_in_backend
 
 import slce_xp
 from slce_xp import _backend
+from slce_xp.core import krylov
 
 pytestmark = [pytest.mark.gpu, pytest.mark.parametrize("xp", ["cupy"], indirect=True)]
 
@@ -42,6 +43,37 @@ def test_every_wait_of_a_fit_is_a_call_of_to_host(xp, emucuda, monkeypatch, solv
     with emucuda.measure() as measured:
         slce_xp.fit(x, y, solver=solver)
     assert measured.d2h_count == reads.count(type(x)) > 0
+
+
+@pytest.mark.parametrize("solver", ["auto", "gram", "krylov"])
+def test_few_launches(xp, emucuda, solver):
+    rng = np.random.default_rng(0)
+    y = np.arange(900) % 10
+    X = rng.standard_normal((900, 4000), dtype=np.float32)
+    X[np.arange(900), y] += 30.0
+    x = xp.array(X)
+    with emucuda.measure() as measured:
+        model = slce_xp.fit(x, y, solver=solver)
+    calls = measured.launches + measured.blas_calls + measured.solver_calls
+    assert model.n_positive == 9
+    assert calls <= {"krylov": 300}.get(solver, 250)
+
+
+def test_a_late_pass_costs_as_much_as_an_early_one(xp, emucuda, monkeypatch):
+    X, y = oracle.blobs(700, 600, FEW, seed=52, decay=0.1)
+    grow, costs = krylov.KrylovSpace.grow, []
+
+    def counted(space, directions=None):
+        with emucuda.measure() as measured:
+            grow(space, directions)
+        costs.append(measured.launches + measured.blas_calls)
+
+    monkeypatch.setattr(krylov.KrylovSpace, "grow", counted)
+    monkeypatch.setattr(krylov, "FLOOR_EPS", 0.0)
+    with pytest.warns(slce_xp.ConvergenceWarning):
+        slce_xp.fit(xp.array(X), y, "positive", solver="krylov", tol=1e-15, max_iter=6)
+    assert len(costs) >= 4
+    assert max(costs[1:]) <= 1.2 * min(costs[1:-1])
 
 
 def test_a_model_in_use_never_waits(xp, emucuda):
