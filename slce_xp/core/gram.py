@@ -141,8 +141,8 @@ def solve(operator: CentroidOperator, request: Request) -> Solution:
             found = found.replaced(read(refined.values)[0], refined.vectors)
             same = np.ones(count, dtype=bool)
             found = found.or_known(before, same, LARGEST_RESIDUAL * eps * square)
-            beyond = np.zeros(found.values.size - count)
-            found = found.or_inexact(np.concatenate([refined.lengths, beyond]))
+            others = np.zeros(found.values.size - count)
+            found = found.or_inexact(np.concatenate([refined.lengths, others]))
         else:  # eigenvalues are those of the vectors that are returned
             last = resolve(operator, refined.vectors, square)
             found = found.replaced(last.values, last.vectors, last.error)
