@@ -147,6 +147,9 @@ def solve(operator: CentroidOperator, request: Request) -> Solution:
             last = resolve(operator, refined.vectors, square)
             found = found.replaced(last.values, last.vectors, last.error)
     if null.shape[1]:
+        # Some of what was found may be shorter than the ridge, and in the span of these.
+        for _ in range(2):
+            null = eigen.orthonormal_columns(null - found.vectors @ (found.vectors.T @ null))
         count = min(null.shape[1], max(0, k - found.before_zero))
         null = refine_null(operator, images.known, null[:, :count], square)
     values, vectors, bounds = leading(operator, k, found, null)
