@@ -394,7 +394,7 @@ def _largest(matrix: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray, float]
     By NumPy: SciPy brings threads of its own, which would go on to spin for a while and slow
     down NumPy's in the next pass by half.
     """
-    values, vectors = np.linalg.eigh(matrix)
+    values, vectors = _backend.eigh(matrix)
     norm = float(np.abs(values).max())
     return values[::-1][:k].copy(), vectors[:, ::-1][:, :k].copy(), norm
 
@@ -404,7 +404,7 @@ def _factor(matrix: np.ndarray) -> np.ndarray:
     try:
         return np.linalg.cholesky(matrix)
     except np.linalg.LinAlgError:
-        values, vectors = np.linalg.eigh(matrix)
+        values, vectors = _backend.eigh(matrix)
         return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)))
 
 
@@ -487,7 +487,7 @@ class _Samples:
     def known(self, space: KrylovSpace) -> KnownPairs:
         """All Ritz pairs of the space, for a refinement."""
         small = self._factor.T @ (space.signed(self._factor))
-        values, weights = np.linalg.eigh(0.5 * (small + small.T))
+        values, weights = _backend.eigh(0.5 * (small + small.T))
         left = self._factor @ weights
         return KnownPairs(values, partial(space.project, left), partial(space.combine_on, left))
 
@@ -526,7 +526,7 @@ class _Samples:
         factor = self._factor
         solved = np.linalg.lstsq(factor.T, self._weights[:, which], rcond=space.eps)[0]
         vectors = self._operator.combine_rows(space.combine(solved)).T
-        squares, axes = np.linalg.eigh(read(gram_of(vectors))[0])
+        squares, axes = _backend.eigh(read(gram_of(vectors))[0])
         axes = _backend.from_host(axes[:, squares > 0.5], self._operator.place, vectors.dtype)
         return vectors @ axes
 

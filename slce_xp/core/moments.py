@@ -70,8 +70,8 @@ class Moments:
     weight_unit : float
         Unit of the weights, a power of two.
     centring : float
-        W·‖offset‖² as the sums were taken, which centring subtracts from Σ w ‖z‖²: it shows how many
-        digits are lost.
+        W·‖offset‖² as the sums were taken, which centring subtracts from Σ w ‖z‖²: it shows how
+        many digits are lost.
     """
 
     totals: np.ndarray
