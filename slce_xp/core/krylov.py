@@ -330,11 +330,11 @@ def _settled(
     if isinstance(side, _Samples):
         both = _joined(found.vectors, span) if near.any() else found.vectors
         refined = refine(operator, partial(side.known, space), both, ritz.largest)
-        is_known = found.values >= math.sqrt(space.eps) * ritz.largest
+        is_large = found.values >= math.sqrt(space.eps) * ritz.largest
         values = read(refined.values)[0]
-        if near.any() or not is_known.all():
+        if near.any() or not is_large.all():
             pairs = resolve(operator, refined.vectors, ritz.largest, gap)
-            pairs = pairs.or_known(values[: len(is_known)], is_known).real()
+            pairs = pairs.or_known(values[: len(is_large)], is_large).real()
         else:
             pairs = Resolved.certain(values, refined.vectors)
         lengths = np.full(len(pairs.values), refined.lengths.max(initial=0.0))
@@ -347,7 +347,9 @@ def _settled(
     rounding = LARGEST_RESIDUAL * ritz.eps * ritz.largest
     beyond = np.maximum(lengths - rounding, 0.0)
     low, high = pairs.or_inexact(beyond).bounds()
-    high = max(high + lost if count.proven else found.bounds[1], low, count.low)
+    # Vectors that have not converged say nothing of the eigenvalues they are to become.
+    is_known = count.proven and not beyond.any()
+    high = max(high + lost if is_known else found.bounds[1], low, count.low)
     low, high = min(low, k), min(high, k)
     beyond = np.maximum(beyond[:low], 4.0 * ritz.eps * ritz.norm)
     below = found.below
