@@ -39,8 +39,8 @@ def planted(seed):
     X = (H·√b + Q·√w)·Rᵀ has the eigenvalues b − w and, for columns without a contrast, −w.
     """
     rng = np.random.default_rng(seed)
-    n, n_classes = int(rng.integers(30, 201)), int(rng.integers(2, 9))
-    noise = int(rng.integers(n_classes - 1, min(n - n_classes, 150)))
+    n, n_classes = int(rng.integers(30, 151)), int(rng.integers(2, 9))
+    noise = int(rng.integers(n_classes - 1, min(n - n_classes, 110)))
     y = fuzz.draw_labels(rng, n, n_classes)
     # Contrasts and noise are orthogonal as rows count, times √w.
     root = np.sqrt(rng.integers(1, 4, n)) if rng.random() < 0.3 else np.ones(n)
