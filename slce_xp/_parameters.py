@@ -69,6 +69,18 @@ def as_tolerance(tol: Any, dtype: str) -> float:
     return float(tol)
 
 
+def as_shrinkage(shrinkage: Any) -> float | None:
+    """Return the weight of the diagonal in the metric; None: to be found."""
+    if isinstance(shrinkage, str) and shrinkage == "auto":
+        return None
+    rule = "shrinkage must be 'auto' or a number from 0 to 1"
+    if isinstance(shrinkage, bool) or not isinstance(shrinkage, (int, float, np.number)):
+        raise wrong_type("shrinkage", f"{rule}; got {shrinkage!r}")
+    if not 0.0 <= shrinkage <= 1.0:
+        raise invalid("shrinkage", f"{rule}; got {shrinkage!r}")
+    return float(shrinkage)
+
+
 def as_seed(value: Any, name: str = "random_state") -> int:
     """Return a non-negative integer seed."""
     try:

@@ -6,7 +6,14 @@ how much memory a device has, and which routine of a library is better than the 
 """
 
 from slce_xp._backend.hardware import accelerator_model, processor_model
-from slce_xp._backend.linalg import cholesky, largest_eigenpairs, qr, solve_upper
+from slce_xp._backend.linalg import (
+    cholesky,
+    largest_eigenpairs,
+    log_normal_cdf,
+    qr,
+    solve_positive,
+    solve_upper,
+)
 from slce_xp._backend.memory import free_bytes
 from slce_xp._backend.places import (
     BACKENDS,
@@ -86,6 +93,7 @@ __all__ = [
     "is_traced",
     "join_rows",
     "largest_eigenpairs",
+    "log_normal_cdf",
     "longest_float",
     "longest_sum",
     "missing_functions",
@@ -98,6 +106,7 @@ __all__ = [
     "read",
     "register_pytree",
     "row_slices_are_views",
+    "solve_positive",
     "solve_upper",
     "take_rows",
     "to_host",
