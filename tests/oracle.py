@@ -169,7 +169,7 @@ def separation(means, shares):
     return float(np.average(ndtr(distances / 2), weights=shares[i] * shares[j]))
 
 
-def separating_plane(means, shares, p, starts=20, seed=0):
+def separating_plane(means, shares, p, starts=6, seed=0):
     """Orthonormal W, shape (k, p), with the largest `separation` of means @ W.
 
     By the general optimiser of SciPy from many starts: nothing of the package's own method.

@@ -1,11 +1,14 @@
 """criterion="separation": components in which pairs of classes overlap least."""
 
+import dataclasses
 import math
 
 import numpy as np
 import oracle
 import pytest
+import scipy.sparse
 
+import slce_xp
 from slce_xp.core import pairs, separating_components
 
 
@@ -14,9 +17,10 @@ def orthonormal(rows):
 
 
 def problem(n, d, n_classes, seed=1):
-    """Classes that overlap, in features of unlike units, far from the origin."""
+    """Classes that overlap, in correlated features of unlike units, far from the origin."""
     X, y = oracle.blobs(n, d, n_classes, seed=seed, separation=1.0)
-    return X * np.geomspace(1, 1e3, d) + 10.0 * np.arange(d), y
+    mixing = np.random.default_rng(seed).standard_normal((d, d))
+    return X @ mixing * np.geomspace(1, 1e3, d) + 10.0 * np.arange(d), y
 
 
 # ---------------------------------------------------------------- the K × K problem
@@ -79,6 +83,7 @@ def test_components_agree_with_the_oracle(xp, form, n, d, p, weighted):
         weights=None if weights is None else xp.array(weights),
     )  # fmt: skip
     components, metric, shrinkage, separation = oracle.separating(xp.held(X), y, p, weights)
+    assert 0.01 < shrinkage < 0.9
     assert found.shrinkage == pytest.approx(shrinkage, rel=xp.tolerance(1e-10, 1e-3))
     assert found.separation == pytest.approx(separation, abs=xp.tolerance(1e-6, 1e-3))
     A = xp.numpy(found.components)
@@ -135,3 +140,230 @@ def test_class_means_that_agree_are_an_error():
     X = np.array([[1.0], [-1.0], [1.0], [-1.0]])
     with pytest.raises(ValueError, match="classes whose means differ"):
         separating_components(X, np.array([0, 0, 1, 1]), 2, 1)
+
+
+# ---------------------------------------------------------------- models
+
+
+def fitted(xp=None, p=2, n=120, d=8, n_classes=4, **how):
+    X, y = problem(n, d, n_classes)
+    X = X if xp is None else xp.array(X)
+    return slce_xp.fit(X, y, p, criterion="separation", **how)
+
+
+@pytest.mark.parametrize("solver", ["auto", "scatter", "gram"])
+def test_fit_agrees_with_the_oracle(xp, solver):
+    X, y = problem(40, 60, 4)
+    model = slce_xp.fit(xp.array(X), y, 3, criterion="separation", solver=solver)
+    components, metric, shrinkage, separation = oracle.separating(xp.held(X), y, 3)
+    assert model.solver == ("gram" if solver == "auto" else solver)
+    assert model.criterion == "separation"
+    assert model.shrinkage == pytest.approx(shrinkage, rel=xp.tolerance(1e-10, 1e-3))
+    assert model.separation == pytest.approx(separation, abs=xp.tolerance(1e-9, 1e-4))
+    spread = np.sqrt(np.diag(metric))
+    angle = oracle.largest_angle(
+        orthonormal(xp.numpy(model.components) * spread), orthonormal(components * spread)
+    )
+    assert angle <= xp.tolerance(1e-9, 5e-3)
+
+
+def test_the_default_criterion_is_the_centroid():
+    X, y = problem(90, 6, 3)
+    plain, named = slce_xp.fit(X, y), slce_xp.fit(X, y, criterion="centroid", shrinkage=0.5)
+    np.testing.assert_array_equal(plain.components, named.components)
+    assert plain.criterion == "centroid"
+    assert plain.shrinkage is plain.separation is plain.patterns is None
+
+
+def test_every_kind_of_data_has_the_same_model(tmp_path):
+    X, y = problem(120, 8, 4)
+    expected = slce_xp.fit(X, y, 2, criterion="separation")
+    np.save(tmp_path / "X.npy", X)
+    batches = slce_xp.SLCE(2, criterion="separation")
+    others = slce_xp.SLCE(2, criterion="separation")
+    for part in np.array_split(np.arange(60), 3):
+        batches.partial_fit(X[part], y[part])
+    others.partial_fit(X[60:], y[60:])
+    models = {
+        "sparse": slce_xp.fit(scipy.sparse.csr_array(X), y, 2, criterion="separation"),
+        "file": slce_xp.fit(np.load(tmp_path / "X.npy", mmap_mode="r"), y, 2,
+                            criterion="separation"),
+        "batches": batches.merge(others).model_,
+        "estimator": slce_xp.SLCE(2, criterion="separation").fit(X, y).model_,
+        "float32": slce_xp.fit(X.astype(np.float32), y, 2, criterion="separation"),
+    }  # fmt: skip
+    spread = X.std(axis=0)
+    for name, model in models.items():
+        angle = oracle.largest_angle(
+            orthonormal(model.components * spread), orthonormal(expected.components * spread)
+        )
+        assert angle < (1e-2 if name == "float32" else 1e-5), name
+        assert model.separation == pytest.approx(expected.separation, abs=1e-4), name
+        assert model.criterion == "separation"
+
+
+@pytest.mark.parametrize("solver", ["scatter", "gram"])
+def test_a_file_of_wide_data(tmp_path, solver):
+    X, y = problem(30, 80, 3)
+    np.save(tmp_path / "X.npy", X)
+    rows = np.load(tmp_path / "X.npy", mmap_mode="r")
+    found = slce_xp.fit(rows, y, criterion="separation", solver=solver)
+    expected = slce_xp.fit(X, y, criterion="separation", solver="scatter")
+    np.testing.assert_allclose(found.components * X.std(0), expected.components * X.std(0),
+                               atol=1e-8)  # fmt: skip
+
+
+def test_dask():
+    array = pytest.importorskip("dask.array")
+    X, y = problem(30, 50, 3)
+    chunks = array.from_array(X, chunks=(10, 50))
+    found = slce_xp.fit(chunks, y, criterion="separation")
+    expected = slce_xp.fit(X, y, criterion="separation")
+    spread = X.std(axis=0)
+    np.testing.assert_allclose(found.components * spread, expected.components * spread, atol=1e-8)
+    with pytest.raises(ValueError, match="solver must be 'auto' or 'scatter'"):
+        slce_xp.fit(chunks, y, criterion="separation", solver="gram")
+    with pytest.raises(TypeError, match="X must not be a Dask array to be classified"):
+        found.predict(chunks)
+
+
+def test_a_weight_of_two_duplicates_a_sample():
+    X, y = problem(60, 5, 3)
+    twice = np.arange(60) % 3 == 0
+    weighted = slce_xp.fit(X, y, 2, criterion="separation", sample_weight=1.0 + twice)
+    doubled = slce_xp.fit(np.concatenate([X, X[twice]]), np.concatenate([y, y[twice]]), 2,
+                          criterion="separation")  # fmt: skip
+    assert weighted.shrinkage == pytest.approx(doubled.shrinkage, rel=1e-10)
+    np.testing.assert_allclose(weighted.components, doubled.components, rtol=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ({"n_components": 4}, "n_components must be an integer from 1 to 3 or None for criterion"),
+        ({"n_components": 0.9}, "n_components must be an integer from 1 to 3"),
+        ({"n_components": "positive"}, "n_components must be an integer from 1 to 3"),
+        ({"solver": "krylov"}, "solver must be 'auto', 'scatter' or 'gram' for criterion"),
+        ({"criterion": "margin"}, "criterion must be 'centroid' or 'separation'; got 'margin'"),
+        ({"shrinkage": 2}, "shrinkage must be 'auto' or a number from 0 to 1; got 2"),
+        ({"unlabeled": 0}, "unlabeled must mark no sample for criterion='separation'; it marks"),
+    ],
+)
+def test_what_it_refuses(how, message):
+    X, y = problem(60, 6, 4 + ("unlabeled" in how))
+    with pytest.raises((ValueError, TypeError), match=message) as error:
+        slce_xp.fit(X, y, **{"criterion": "separation", **how})
+    assert error.value.parameter == next(iter(how))
+
+
+def test_batches_with_samples_without_a_label_are_refused():
+    X, y = problem(60, 6, 4)
+    batches = slce_xp.SLCE(criterion="separation", unlabeled=0).partial_fit(X, y)
+    with pytest.raises(ValueError, match="unlabeled must mark no sample"):
+        batches.transform(X)
+
+
+def test_embeddings_have_unit_spread_within_classes():
+    X, y = problem(4000, 5, 4)
+    model = slce_xp.fit(X, y, criterion="separation", shrinkage=0)
+    Z = model.transform(X)
+    residuals = Z - np.stack([Z[y == label].mean(axis=0) for label in range(4)])[y]
+    np.testing.assert_allclose(residuals.T @ residuals / len(X), np.eye(3), atol=1e-9)
+    assert model.shrinkage < 1e-13
+
+
+def test_inverse_transform_is_undone_and_centroids_are_reconstructed(xp):
+    model = fitted(xp, p=3)
+    Z = np.random.default_rng(0).standard_normal((7, 3))
+    back = model.transform(model.inverse_transform(xp.array(Z)))
+    np.testing.assert_allclose(xp.numpy(back), Z, atol=xp.tolerance(1e-9, 1e-2))
+    centroids = xp.numpy(model.centroids)
+    again = xp.numpy(model.reconstruct(model.centroids))
+    scale = np.abs(centroids - xp.numpy(model.mean)).max(axis=0)
+    np.testing.assert_allclose(again / scale, centroids / scale, atol=xp.tolerance(1e-9, 1e-2))
+
+
+def test_scaled_columns_are_restored():
+    X, y = problem(120, 8, 4)
+    scale = X.std(axis=0)
+    model = slce_xp.fit(X / scale, y, criterion="separation").unscaled(scale)
+    np.testing.assert_allclose(model.reconstruct(model.centroids), model.centroids, rtol=1e-9)
+
+
+def test_confusions_are_those_of_the_embedding():
+    model = fitted(p=2)
+    means = model.transform(model.centroids)
+    assert len(model.confusions) == 6
+    overlaps = [overlap for _, _, overlap in model.confusions]
+    assert overlaps == sorted(overlaps, reverse=True)
+    for first, second, overlap in model.confusions:
+        distance = np.linalg.norm(means[first] - means[second])
+        assert overlap == pytest.approx(0.5 * math.erfc(distance / (2 * math.sqrt(2))), rel=1e-9)
+    shares = model.weights / model.weights.sum()
+    assert oracle.separation(means, shares) == pytest.approx(model.separation, abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    "name", ["loss", "loss_curve", "loss_shares", "component_losses", "eigenvalue_bounds"]
+)
+def test_there_is_no_loss(name):
+    with pytest.raises(ValueError, match=f"{name} needs criterion='centroid'"):
+        getattr(fitted(), name)
+
+
+def test_the_model_says_what_it_is():
+    text = str(fitted())
+    assert "separation   9" in text
+    assert "shrinkage    0." in text
+    assert "confused     most: " in text
+    assert "loss" not in text
+
+
+def test_a_file_has_the_criterion(tmp_path):
+    model = fitted()
+    model.save(tmp_path / "model.npz")
+    loaded = slce_xp.load(tmp_path / "model.npz")
+    for name in ("criterion", "shrinkage", "separation", "separation_gap"):
+        assert getattr(loaded, name) == getattr(model, name)
+    np.testing.assert_array_equal(loaded.patterns, model.patterns)
+    assert str(loaded) == str(model)
+
+
+def test_a_damaged_criterion_is_refused(tmp_path):
+    model = dataclasses.replace(fitted(), patterns=None)
+    model.save(tmp_path / "model.npz")
+    with pytest.raises(ValueError, match="damaged or not a model"):
+        slce_xp.load(tmp_path / "model.npz")
+
+
+# ---------------------------------------------------------------- classification
+
+
+def test_predictions_are_those_of_discriminant_analysis(xp):
+    """With all components and no shrinkage: LDA, whose probabilities are known."""
+    discriminant_analysis = pytest.importorskip("sklearn.discriminant_analysis")
+    X, y = problem(200, 6, 4)
+    model = slce_xp.fit(xp.array(X), y, criterion="separation", shrinkage=0)
+    lda = discriminant_analysis.LinearDiscriminantAnalysis(solver="lsqr").fit(X, y)
+    found = xp.numpy(model.predict_proba(xp.array(X)))
+    np.testing.assert_allclose(found, lda.predict_proba(X), atol=xp.tolerance(1e-7, 2e-2))
+    assert np.mean(model.predict(xp.array(X)) == lda.predict(X)) > xp.tolerance(0.999, 0.97)
+
+
+def test_the_default_criterion_predicts_the_nearest_centroid():
+    X, y = problem(90, 6, 3)
+    names = np.array(["one", "two", "three"])[y]
+    model = slce_xp.fit(X, names, 1)
+    Z, means = model.transform(X), model.transform(model.centroids)
+    nearest = np.abs(Z - means.T).argmin(axis=1)
+    np.testing.assert_array_equal(model.predict(X), model.classes[nearest])
+    with pytest.raises(ValueError, match="predict_proba needs criterion='separation'"):
+        model.predict_proba(X)
+
+
+def test_missing_values_are_not_classified():
+    X, y = problem(90, 6, 3)
+    model = slce_xp.fit(X, y, criterion="separation")
+    X[4, 2] = np.nan
+    with pytest.raises(ValueError, match="missing or infinite value in row 4"):
+        model.predict(X)

@@ -26,6 +26,8 @@ LEAST_GAIN = {"wide": 1.0, "tall": 2.0}
 # A pass over a file or a cluster is dear in more ways than its seconds: forming C, which takes one,
 # may be predicted to take so many times as long.
 ONE_PASS_GAIN = 2.0
+# For `choose`: the form with the smaller matrix, whatever is fastest.
+SMALLER = "smaller"
 
 
 @dataclass(frozen=True)
@@ -296,6 +298,8 @@ def choose(problem: Problem, limits: Limits, solver: str, profile: Profile | Non
     """Return the fastest form that fits into memory, or the requested one if it fits."""
     profile = profile or profiles.load()
     steps = Steps(problem, profile)
+    if solver == SMALLER:  # chunks of Dask are not scaled by columns
+        solver = "scatter" if problem.where == CLUSTER else dense_form(problem)
     if solver == "gram" and problem.stored is not None:
         raise invalid(
             "solver",

@@ -185,7 +185,7 @@ def _note_dominant(
     table: Table, model: slce_xp.Model, arguments: argparse.Namespace, known: set[int]
 ) -> None:
     """Warn of columns that are components by themselves."""
-    if model.n_features < 3:
+    if model.n_features < 3 or model.criterion != "centroid":  # components of unit length
         return
     for i, weights in enumerate(model.components[: model.n_positive]):
         j = int(np.argmax(np.abs(weights)))

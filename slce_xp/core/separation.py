@@ -163,6 +163,13 @@ def solve(operator: ScatterOperator, form: str, k: int, shrinkage: float | None)
     patterns = mixture.T @ operator.between / math.sqrt(operator.weight)
     signs = xp.sum(eigen.fix_signs(components.T).T * components, axis=1)
     signs = xp.where(signs < 0, -xp.ones_like(signs), xp.ones_like(signs))[:, None]
+    (size,) = eigen.read_finite(xp.max(xp.abs(components)) * operator.scale)
+    if not float(np.finfo(size.dtype).tiny) < float(size):
+        raise invalid(
+            "x",
+            "x must have features whose inverse spread is within the range of its dtype; "
+            f"the largest is {float(size):.1e}. Scale them, or use float64",
+        )
     error, bound = math.exp(plane.log_error), math.exp(plane.log_bound)
     return Separation(
         signs * components * operator.scale,
