@@ -9,6 +9,7 @@ import pytest
 import scipy.sparse
 
 import slce_xp
+from slce_xp.cli import main
 from slce_xp.core import pairs, separating_components
 
 
@@ -367,3 +368,65 @@ def test_missing_values_are_not_classified():
     X[4, 2] = np.nan
     with pytest.raises(ValueError, match="missing or infinite value in row 4"):
         model.predict(X)
+
+
+# ---------------------------------------------------------------- the command and the benchmark
+
+
+def test_the_command_fits_and_predicts(tmp_path):
+    X, y = problem(90, 5, 3)
+    names = np.array(["one", "two", "three"])[y]
+    lines = [f"{','.join(map(str, row))},{name}" for row, name in zip(X, names, strict=True)]
+    table = tmp_path / "table.csv"
+    table.write_text("\n".join(["a,b,c,d,e,kind", *lines]) + "\n", encoding="utf-8")
+    model, output = tmp_path / "model.npz", tmp_path / "predicted.csv"
+    fit = ["fit", str(table), "--label", "kind", "--criterion", "separation", "--folds", "0"]
+    assert main([*fit, "--model", str(model)]) == 0
+    assert main(["predict", str(model), str(table), "--label", "kind", "-o", str(output)]) == 0
+    expected = slce_xp.fit(X, names, criterion="separation")
+    rows = [line.split(",") for line in output.read_text(encoding="utf-8").splitlines()]
+    assert rows[0] == ["kind", "predicted", "probability"]
+    assert [row[1] for row in rows[1:]] == [str(label) for label in expected.predict(X)]
+    sure = expected.predict_proba(X).max(axis=1)
+    np.testing.assert_allclose([float(row[2]) for row in rows[1:]], sure, rtol=1e-6)
+
+
+def test_the_benchmark_of_a_folder(tmp_path, capsys):
+    accuracy = pytest.importorskip("benchmarks.accuracy")
+    X, y = problem(100, 6, 4)
+    X[3, 2] = np.nan
+    np.savez(tmp_path / "mine.npz", X=X, y=y)
+    output = tmp_path / "table.md"
+    text = accuracy.main(
+        ["--data", str(tmp_path), "--dimensions", "2", "--repetitions", "3", "--methods",
+         "SLCE", "SLCE, separation", "PCA", "--output", str(output)]
+    )  # fmt: skip
+    assert output.read_text(encoding="utf-8") == text
+    means = [
+        np.mean([accuracy.accuracy(accuracy.LINEAR[m], X, y, 2, r) for r in range(3)])
+        for m in ("SLCE", "SLCE, separation", "PCA")
+    ]
+    row = next(line for line in text.splitlines() if line.startswith("| mine | 2 |"))
+    for cell, mean in zip(row.split("|")[3:6], means, strict=True):
+        assert cell.replace("*", "").split("±")[0].strip() == f"{mean:.1f}"
+    assert means[1] > means[2]
+    assert "in 1 of 1 comparisons" in text
+
+
+def test_wine_unscaled_is_as_good_as_shrinkage_discriminant_analysis():
+    datasets = pytest.importorskip("sklearn.datasets")
+    discriminant_analysis = pytest.importorskip("sklearn.discriminant_analysis")
+    neighbors = pytest.importorskip("sklearn.neighbors")
+    X, y = datasets.load_wine(return_X_y=True)
+    right = np.zeros(2)
+    for seed in range(10):
+        order = np.random.default_rng(seed).permutation(len(y))
+        test, train = order[:36], order[36:]
+        for i, model in enumerate((
+            slce_xp.SLCE(2, criterion="separation"),
+            discriminant_analysis.LinearDiscriminantAnalysis(solver="eigen", shrinkage="auto"),
+        )):  # fmt: skip
+            Z = model.fit(X[train], y[train]).transform(X)
+            knn = neighbors.KNeighborsClassifier(5).fit(Z[train], y[train])
+            right[i] += np.mean(knn.predict(Z[test]) == y[test])
+    assert 10 * right[0] > 10 * right[1] - 2

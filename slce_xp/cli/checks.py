@@ -134,6 +134,8 @@ def _note_units(
     """Warn of columns in different units: SLCE depends on distances, so large numbers dominate."""
     if facts is None or arguments.scale or not facts.std.any():
         return
+    if arguments.criterion == "separation":  # which has units of its own
+        return
     std = facts.std
     varying = np.flatnonzero(std > 0)
     narrow, wide = varying[[std[varying].argmin(), std[varying].argmax()]]

@@ -20,13 +20,15 @@ from slce_xp import _backend
 MOST_STEPS = 25  # of Frank–Wolfe
 MOST_WORK = 2e10  # flops of their eigenproblems; very many classes get fewer steps
 SMALL_GAP = 1e-3  # of the logarithm of the error at which they end
-DRAWN_STARTS = 8
+DRAWN_STARTS = 6
 MOST_VERTICES = 3  # planes met on the way that a descent begins from, besides the rounded one
 HALVINGS = 8  # of the interval of a line search
 FIRST_DESCENTS = 8  # from each start, before the best of them are followed
-MOST_FOLLOWED = 3
+MOST_FOLLOWED = 2
 MOST_DESCENTS = 200
 LEAST_DESCENT = 1e-8  # of the logarithm of the error, at which a descent ends
+# Below this logarithm, errors are too small to be seen in any data: a coarser descent will do.
+NO_ERROR, COARSE_DESCENT = -20.0, 1e-3
 # Half the distance of two projected means that counts as zero: the slope is infinite there.
 NO_DISTANCE = 1e-9
 
@@ -191,6 +193,7 @@ def _descend(pairs: _Pairs, basis: np.ndarray, steps: int) -> tuple[np.ndarray, 
     squares = pairs.squares(basis)
     error, length = pairs.log_error(squares), 1.0
     for _ in range(steps):
+        least = LEAST_DESCENT if error > NO_ERROR else COARSE_DESCENT
         direction = pairs.gradient(pairs.pulls(squares, error)[0]) @ basis
         direction -= basis @ (basis.T @ direction)
         slope = float((direction * direction).sum())
@@ -199,12 +202,12 @@ def _descend(pairs: _Pairs, basis: np.ndarray, steps: int) -> tuple[np.ndarray, 
             moved = np.linalg.qr(basis + length * direction)[0]
             squares = pairs.squares(moved)
             found = pairs.log_error(squares)
-            if found <= error - 1e-4 * length * slope or length * slope < LEAST_DESCENT:
+            if found <= error - 1e-4 * length * slope or length * slope < least:
                 break
             length *= 0.5
         if found >= error:
             break
         descent, basis, error = error - found, moved, found
-        if descent < LEAST_DESCENT:
+        if descent < least:
             break
     return basis, error
