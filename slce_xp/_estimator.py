@@ -70,6 +70,10 @@ class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  #
         The label in y that marks samples without one, such as -1. None: all are labelled.
     unlabeled_weight : float
         The weight of a sample without a label, relative to one with a label.
+    criterion : {"centroid", "separation"}
+        "separation": components in which pairs of classes overlap least, at most K − 1 of them.
+    shrinkage : float or "auto"
+        For "separation", the weight of the diagonal in the covariance within classes.
     random_state : int, RandomState instance or None
         Seed for directions that are arbitrary. A RandomState, or None for NumPy's global one, draws
         another seed for each fit.
@@ -123,7 +127,8 @@ class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  #
       X; add a StandardScaler behind it.
     - There is no `get_covariance`: SLCE is not a model of densities.
     - There are no `priors`: `class_weight` weights the classes.
-    - There is no `predict`: add a classifier behind it, such as NearestCentroid.
+    - There is no `predict`: add a classifier behind it, such as NearestCentroid, or use
+      ``model_.predict``.
 
     Examples
     --------
@@ -154,6 +159,8 @@ class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  #
         class_weight: Any = None,
         unlabeled: Any = None,
         unlabeled_weight: float = 1.0,
+        criterion: str = "centroid",
+        shrinkage: float | str = "auto",
         random_state: Any = 0,
     ) -> None:
         self.n_components = n_components
@@ -166,6 +173,8 @@ class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  #
         self.class_weight = class_weight
         self.unlabeled = unlabeled
         self.unlabeled_weight = unlabeled_weight
+        self.criterion = criterion
+        self.shrinkage = shrinkage
         self.random_state = random_state
 
     # ------------------------------------------------------------ fit
@@ -209,6 +218,8 @@ class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  #
             max_iter=self.max_iter,
             random_state=_seed(self.random_state),
             sample_weight=sample_weight,
+            criterion=self.criterion,
+            shrinkage=self.shrinkage,
             **self._options(),
         )
         if self.backend is not None:
@@ -262,7 +273,12 @@ class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  #
         if classes is None and before is not None and before.are_all:
             classes = before.classes
         batch = add_up(
-            X, _one_column(y), classes=classes, sample_weight=sample_weight, **self._options()
+            X,
+            _one_column(y),
+            classes=classes,
+            sample_weight=sample_weight,
+            by_column=self.criterion == "separation",
+            **self._options(),
         )
         if batch is None:
             return self
@@ -328,7 +344,13 @@ class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  #
         if statistics.n_unlabeled == 0:
             marks.warn_if_unmarked(self.unlabeled)
         labels.warn_if_unknown(self.class_weight, statistics.classes[statistics.counts > 0])
-        model = solve(statistics, self.n_components, _seed(self.random_state))
+        model = solve(
+            statistics,
+            self.n_components,
+            _seed(self.random_state),
+            self.criterion,
+            self.shrinkage,
+        )
         self._adopt(model.to(*_backend.place_of(statistics.home)))
         return self.__dict__[name]
 

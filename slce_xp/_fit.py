@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
+import warnings
 from functools import partial
 from types import ModuleType
 from typing import Any
@@ -26,10 +27,11 @@ from slce_xp._planning.plan import Plan
 from slce_xp._planning.problem import BLOCKS, CLUSTER, ITEMSIZES, MEMORY, Problem
 from slce_xp._planning.profile import Profile
 from slce_xp._progress import Bar, Progress
-from slce_xp.core import eigen, krylov
+from slce_xp.core import eigen, krylov, separation
 from slce_xp.core.groups import Groups
 from slce_xp.core.operators import ScatterOperator
 from slce_xp.core.rows import Rows
+from slce_xp.core.separation import Separation
 from slce_xp.core.solution import FORMS, Costs, Request, Solution
 from slce_xp.core.solve import finish, operator_of
 from slce_xp.core.sums import ONE_HOT_CLASSES
@@ -57,6 +59,8 @@ def fit(
     class_weight: str | dict[Any, float] | None = None,
     unlabeled: Any = None,
     unlabeled_weight: float = 1.0,
+    criterion: str = "centroid",
+    shrinkage: float | str = "auto",
     progress: bool = False,
 ) -> Model:
     r"""Fit a Supervised Linear Centroid-Encoder.
@@ -126,6 +130,20 @@ def fit(
         samples. More than K − 1 eigenvalues may then be positive. By default no value is special.
     unlabeled_weight : float
         That λ, from 0 to 1e15: 0 leaves them out but for the mean, a large one approaches PCA.
+    criterion : {"centroid", "separation"}
+        What components are the best of. "centroid" is the above. "separation": those in which
+        pairs of classes overlap least, if classes are Gaussians with one covariance N,
+
+        .. math:: \max_{A^T N A = I} \sum_{i < j} \pi_i \pi_j \,
+            \Phi\bigl(\tfrac12 \lVert A^T (c_i - c_j) \rVert\bigr)
+
+        with class means :math:`c_i` and shares :math:`\pi_i`. At most K − 1 components exist; with
+        all of them it is linear discriminant analysis with shrinkage. Every sample needs a label,
+        and the d × d or the n × n matrix must fit into memory; units of features do not matter.
+    shrinkage : float or "auto"
+        For "separation", the weight ρ of the diagonal in
+        :math:`N = (1 - \rho) S_w / n + \rho \operatorname{diag}(S_w / n)`, from 0 to 1. "auto":
+        the weight by Chen et al. (2010), OAS. At least the 4·d·eps that rounding needs is used.
     progress : bool
         Whether to show passes, blocks, the residual and the time left (needs tqdm).
 
@@ -176,7 +194,9 @@ def fit(
       components   all of them lower the loss
       accuracy     within ... rad of the exact subspace, proved
     """
-    if _parameters.is_share(n_components):
+    separates = _parameters.as_criterion(criterion) == "separation"
+    weight_of_diagonal = _parameters.as_shrinkage(shrinkage)
+    if _parameters.is_share(n_components) and not separates:
         # Fitted again with fewer components, for which the angle is proved.
         everything = fit(
             X, y, "positive", backend=backend, device=device, solver=solver, tol=tol,
@@ -193,11 +213,17 @@ def fit(
     labels = as_labels(y, n, sample_weight, class_weight, unlabeled, unlabeled_weight)
     n_classes = len(labels.classes)
     groups, kept = labels.counted()
-    k = _parameters.as_component_count(n_components, n_classes, d, groups.is_supervised)
+    if separates:
+        check_separable(labels.n_unlabeled)
+        k = _parameters.as_separating_count(n_components, n_classes, d)
+    else:
+        k = _parameters.as_component_count(n_components, n_classes, d, groups.is_supervised)
     seed = _parameters.as_seed(random_state)
     max_iter = _parameters.as_count(max_iter, "max_iter", 1)
     memory = sizes.parse_bytes(max_memory)
     _check_solver(solver)
+    if separates:
+        solver = _separating_form(solver, matrix)
     place = _parameters.find_place(matrix, backend, device)
 
     dtype = working_dtype_name(matrix, place)
@@ -210,6 +236,12 @@ def fit(
         if plan.where == MEMORY:
             matrix = _backend.move(matrix, place)
         rows = open_planned(matrix, place, plan, bar, kept, limits)
+        if separates:
+            operator = separation.operator_of(rows, groups, plan.form)
+            parts = separation.solve(operator, plan.form, k, weight_of_diagonal)
+            model = make_separating_model(operator, parts, labels, plan)
+            bar.done()
+            return _named(model, X)
         dense = _dense_plan(plan, limits, profiles.load(place.xp, place.device))
         request = Request(
             k=k,
@@ -243,8 +275,73 @@ def fit(
         model = make_model(operator, solution, labels, plan, n_components)
         bar.done()
     _warnings.warn_if_unconverged(model, solution, request)
+    return _named(model, X)
+
+
+def _named(model: Model, X: Any) -> Model:
     names = _matrix.feature_names(X)
     return model if names is None else dataclasses.replace(model, feature_names=names)
+
+
+def check_separable(n_unlabeled: int) -> None:
+    """Refuse samples without a label, which say nothing about the spread within classes."""
+    if n_unlabeled:
+        raise _errors.invalid(
+            "unlabeled",
+            f"unlabeled must mark no sample for criterion='separation'; it marks {n_unlabeled}. "
+            "Leave these samples out, or use criterion='centroid'",
+        )
+
+
+def _separating_form(solver: str, matrix: Any) -> str:
+    """The form of criterion="separation", which needs a formed matrix."""
+    is_dask = _backend.is_dask(matrix)
+    if solver == "krylov" or (solver == "gram" and is_dask):
+        valid = "'auto' or 'scatter'" if is_dask else "'auto', 'scatter' or 'gram'"
+        raise _errors.invalid(
+            "solver",
+            f"solver must be {valid} for criterion='separation', which needs the matrix of that "
+            f"form{' of a Dask array' * is_dask}; got {solver!r}. Leave it out",
+        )
+    return _plan.SMALLER if solver == "auto" else solver
+
+
+def make_separating_model(
+    operator: ScatterOperator, found: Separation, labels: Labels, plan: Plan, dtype: Any = None
+) -> Model:
+    """The model of criterion="separation", in another dtype if need be."""
+    xp, _ = operator.place
+    dtype = dtype or found.components.dtype
+    arrays = {
+        "components": found.components,
+        "patterns": found.patterns,
+        "eigenvalues": found.ratios,
+        "mean": operator.mean,
+        "centroids": operator.centroids,
+    }
+    arrays = {name: xp.astype(a, dtype, copy=False) for name, a in arrays.items()}
+    k = int(found.components.shape[0])
+    if k < plan.n_components:
+        warnings.warn(
+            f"n_components={plan.n_components} was asked for, but the class means differ in {k} "
+            "dimensions only; these are kept",
+            stacklevel=3,
+        )
+    (loss,) = _backend.read(xp.reshape(operator.total_loss(), (1,)))
+    return Model(
+        **arrays,
+        weights=eigen.in_units(operator.class_weights, operator.weight_exponent, dtype, "weights"),
+        classes=labels.classes,
+        counts=_backend.from_host(labels.counts, operator.place),
+        n_unlabeled=0,
+        n_positive=k,
+        total_loss=eigen.scaled_number(loss[0], operator.unit_exponent, "total_loss"),
+        plan=plan,
+        criterion="separation",
+        shrinkage=found.shrinkage,
+        separation=found.separation,
+        separation_gap=found.gap,
+    )
 
 
 def make_model(

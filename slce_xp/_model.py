@@ -18,7 +18,7 @@ from slce_xp._data.open import open_rows
 from slce_xp._data.row_reader import RowReader
 from slce_xp._errors import invalid, wrong_type
 from slce_xp._planning.plan import Plan
-from slce_xp.core import eigen
+from slce_xp.core import eigen, pairs
 from slce_xp.core.given import check_not_masked
 from slce_xp.core.rows import BlockRows, Rows
 
@@ -44,6 +44,8 @@ class ConvergenceWarning(UserWarning):
 
 
 _ARRAYS = ("components", "eigenvalues", "mean", "centroids", "counts", "weights")
+_OPTIONAL_ARRAYS = ("scale", "patterns")
+MOST_CONFUSIONS = 100  # pairs of classes that `Model.confusions` has
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -105,6 +107,19 @@ class Model:
         Divisors of the columns, applied before `components`; None: not scaled. See `unscaled`.
     feature_names : numpy.ndarray of str, shape (d,), or None
         The names of the columns, if X was a data frame with names.
+    criterion : {"centroid", "separation"}
+        What the components are the best of; see `slce_xp.fit`. For "separation" they satisfy
+        AᵀNA = I instead of AᵀA = I, with the metric N of the spread within classes, `eigenvalues`
+        are variances of the class means along them, and there is no loss.
+    patterns : array, shape (k, d), or None
+        Rows of AᵀN, for "separation": what one unit of each component looks like in the features.
+    shrinkage : float or None
+        The weight of the diagonal in N.
+    separation : float or None
+        The probability that a sample of one of two classes is told apart from the other one, a mean
+        over pairs of classes by their shares, if classes are Gaussians with the covariance N.
+    separation_gap : float or None
+        A proved bound of what any other k components could add to `separation`.
 
     See Also
     --------
@@ -142,12 +157,17 @@ class Model:
     scale: Array | None = None
     feature_names: np.ndarray | None = None
     n_positive_bounds: tuple[int, int] | None = None
+    criterion: str = "centroid"
+    patterns: Array | None = None
+    shrinkage: float | None = None
+    separation: float | None = None
+    separation_gap: float | None = None
 
     def __post_init__(self) -> None:
         """Set missing bounds to `n_positive`, and let JAX know the class if it is JAX's."""
         if self.n_positive_bounds is None:
             object.__setattr__(self, "n_positive_bounds", (self.n_positive, self.n_positive))
-        _backend.register_pytree(self, (*_ARRAYS, "scale"))
+        _backend.register_pytree(self, (*_ARRAYS, *_OPTIONAL_ARRAYS))
 
     # ------------------------------------------------------------ results of the fit
 
@@ -178,8 +198,17 @@ class Model:
         .. math:: \lVert \tilde C - X A A^T \rVert_F^2
             = \operatorname{tr} S_b - \sum_{i \le k} \mu_i
         """
+        self._check_has_loss("loss")
         eigenvalues = _backend.to_host(self.eigenvalues)
         return self.total_loss - float(eigenvalues.sum(dtype=np.float64))
+
+    def _check_has_loss(self, name: str) -> None:
+        if self.criterion != "centroid":
+            raise invalid(
+                "criterion",
+                f"{name} needs criterion='centroid'; this model has {self.criterion!r}, see its "
+                "separation and confusions",
+            )
 
     @property
     def loss_curve(self) -> Array:
@@ -195,6 +224,7 @@ class Model:
         >>> model.loss_curve.shape
         (1,)
         """
+        self._check_has_loss("loss_curve")
         return self.total_loss - self._place.xp.cumulative_sum(self.eigenvalues)
 
     @property
@@ -216,6 +246,7 @@ class Model:
         >>> print(np.round(model.loss_shares, 3))
         [0.803 0.184]
         """
+        self._check_has_loss("loss_shares")
         if self.total_loss == 0.0:
             return self._place.xp.zeros_like(self.eigenvalues)
         return self.eigenvalues / self.total_loss
@@ -226,6 +257,7 @@ class Model:
 
         .. math:: \lVert \tilde C - X a a^T \rVert_F^2 = \operatorname{tr} S_b - \mu
         """
+        self._check_has_loss("component_losses")
         return self.total_loss - self.eigenvalues
 
     @property
@@ -246,6 +278,7 @@ class Model:
         >>> print(f"{model.eigenvalues[0]:.6g} ≤ {model.eigenvalue_bounds[0]:.6g}")
         25 ≤ 50
         """
+        self._check_has_loss("eigenvalue_bounds")
         if self.n_unlabeled:
             raise invalid(
                 "unlabeled",
@@ -270,6 +303,41 @@ class Model:
 
     def __str__(self) -> str:
         return _summary.summary(self)
+
+    @property
+    def confusions(self) -> tuple[tuple[Any, Any, float], ...]:
+        """Pairs of classes that the embedding separates least: both labels and a probability.
+
+        At most 100 pairs, the most overlapping first. The probability is that of mistaking
+        a sample of one for the other, if classes are Gaussians with the covariance N: 0.5 for
+        classes with the same mean. ValueError is raised for criterion "centroid", which has no N.
+
+        Examples
+        --------
+        >>> import slce_xp
+        >>> X = [[0.0], [1.0], [2.0], [3.0], [9.0], [10.0]]
+        >>> model = slce_xp.fit(X, ["a", "a", "b", "b", "c", "c"], criterion="separation")
+        >>> [(str(i), str(j), round(p, 3)) for i, j, p in model.confusions]
+        [('a', 'b', 0.023), ('b', 'c', 0.0), ('a', 'c', 0.0)]
+        """
+        self._check_has_metric("confusions")
+        with _backend.computing(self._place):
+            means = _backend.to_host(self._embedded(self._place.xp, self.centroids))
+        overlaps = pairs.confusions(means.astype(np.float64))
+        i, j = np.triu_indices(len(means), 1)
+        order = np.argsort(-overlaps[i, j], kind="stable")[:MOST_CONFUSIONS]
+        return tuple(
+            (self.classes[a], self.classes[b], float(overlaps[a, b]))
+            for a, b in zip(i[order], j[order], strict=True)
+        )
+
+    def _check_has_metric(self, name: str) -> None:
+        if self.criterion != "separation":
+            raise invalid(
+                "criterion",
+                f"{name} needs criterion='separation', which has a metric of the spread within "
+                f"classes; this model has {self.criterion!r}. Fit with that criterion",
+            )
 
     def __repr__(self) -> str:
         return (
@@ -360,7 +428,8 @@ class Model:
 
     def _restored(self, xp: Any, rows: Array) -> Array:
         """Rows of an embedding in input coordinates."""
-        axes = self.components if self.scale is None else self.components * self.scale
+        axes = self.components if self.patterns is None else self.patterns
+        axes = axes if self.scale is None else axes * self.scale
         restored = rows @ xp.astype(axes, rows.dtype)
         restored += xp.astype(self.mean, rows.dtype)
         return restored
@@ -388,7 +457,9 @@ class Model:
 
         .. math:: Z A^T + 1 m^T
 
-        Columns of :math:`Z A^T` are multiplied by `scale`, if the model has one.
+        For criterion "separation" it is :math:`Z A^T N + 1 m^T`, the expected sample of a Gaussian
+        with the covariance N that has this embedding. Columns are multiplied by `scale`, if the
+        model has one. Either way, `transform` of the result is `Z`.
 
         Parameters
         ----------
@@ -419,7 +490,9 @@ class Model:
 
         .. math:: (X - 1 m^T) A A^T + 1 m^T
 
-        The projection is one of scaled columns if the model has a `scale`.
+        The projection is one of scaled columns if the model has a `scale`. For criterion
+        "separation" it is :math:`(X - 1 m^T) A A^T N + 1 m^T`, a projection as well; with all K − 1
+        components the centroid of each class is its own reconstruction.
 
         Parameters
         ----------
@@ -442,6 +515,92 @@ class Model:
          [0.5 5. ]]
         """
         return self.inverse_transform(self.transform(X))
+
+    # ------------------------------------------------------------ classes
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Classify samples.
+
+        By criterion "separation", the most probable class, see `predict_proba`; by "centroid", that
+        of the nearest centroid in the embedding.
+
+        Parameters
+        ----------
+        X : array, sparse matrix, list of rows, data frame or row-sliceable object, shape (n, d)
+            As for `transform`, but for a Dask array.
+
+        Returns
+        -------
+        numpy.ndarray, shape (n,)
+            Labels, of `classes`.
+
+        Examples
+        --------
+        >>> import slce_xp
+        >>> model = slce_xp.fit([[0.0], [1.0], [5.0], [6.0]], ["low", "low", "high", "high"])
+        >>> model.predict([[0.7], [4.0]])
+        array(['low', 'high'], dtype='<U4')
+        """
+        with _backend.computing(self._place):
+            best = self._place.xp.argmax(self._scores(X), axis=1)
+            return np.asarray(self.classes[_backend.to_host(best)])
+
+    def predict_proba(self, X: Any) -> Array:
+        r"""The probability of each class, if classes are Gaussians with the covariance N.
+
+        .. math:: p_j \propto \pi_j \exp\bigl(-\tfrac12 \lVert A^T (x - c_j) \rVert^2\bigr)
+
+        For criterion "separation" only.
+
+        Parameters
+        ----------
+        X : array, sparse matrix, list of rows, data frame or row-sliceable object, shape (n, d)
+            As for `transform`, but for a Dask array.
+
+        Returns
+        -------
+        array, shape (n, K)
+            Rows sum to 1; columns are those of `classes`.
+
+        Examples
+        --------
+        >>> import slce_xp
+        >>> X = [[0.0], [4.0], [5.0], [9.0]]
+        >>> model = slce_xp.fit(X, ["low", "low", "high", "high"], criterion="separation")
+        >>> print(model.classes, model.predict_proba([[4.5], [0.0]]).round(3))
+        ['high' 'low'] [[0.5   0.5  ]
+         [0.004 0.996]]
+        """
+        self._check_has_metric("predict_proba")
+        xp, _ = self._place
+        with _backend.computing(self._place):
+            scores = self._scores(X)
+            odds = xp.exp(scores - xp.max(scores, axis=1, keepdims=True))
+            return odds / xp.sum(odds, axis=1, keepdims=True)
+
+    def _scores(self, X: Any) -> Array:
+        """What is largest for the class of a sample, shape (n, K)."""
+        if _backend.is_dask(X):
+            raise wrong_type(
+                "X",
+                "X must not be a Dask array to be classified; got one. Classify its chunks: "
+                "X.map_blocks(model.predict, drop_axis=1)",
+            )
+        xp, _ = self._place
+        embedded = self.transform(X)
+        (finite,) = _backend.read(xp.all(xp.isfinite(embedded), axis=1))
+        if not finite.all():
+            raise invalid(
+                "X",
+                "X must be finite to be classified; found a missing or infinite value in row "
+                f"{int(np.argmin(finite))}. Fill it, or drop the row",
+            )
+        means = xp.astype(self._embedded(xp, self.centroids), embedded.dtype, copy=False)
+        scores = embedded @ means.T - 0.5 * xp.sum(means * means, axis=1)
+        if self.criterion == "separation":
+            shares = xp.astype(self.weights / xp.sum(self.weights), embedded.dtype, copy=False)
+            scores = scores + xp.log(shares)
+        return scores
 
     def _check_names(self, X: Any) -> None:
         """Raise ValueError for a frame with other columns, or with columns in another order."""
@@ -567,8 +726,8 @@ class Model:
 
     def _arrays(self) -> dict[str, Array]:
         """Return all arrays on the device of the model."""
-        names = _ARRAYS if self.scale is None else (*_ARRAYS, "scale")
-        return {name: getattr(self, name) for name in names}
+        arrays = {name: getattr(self, name) for name in (*_ARRAYS, *_OPTIONAL_ARRAYS)}
+        return {name: array for name, array in arrays.items() if array is not None}
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model to an .npz file of plain arrays, completely or not at all.
@@ -594,6 +753,10 @@ class Model:
             "passes": self.passes,
             "residuals": None if self.residuals is None else [float(r) for r in self.residuals],
             "history": self.history,
+            "criterion": self.criterion,
+            "shrinkage": self.shrinkage,
+            "separation": self.separation,
+            "separation_gap": self.separation_gap,
         }
         arrays = {name: _backend.to_host(array) for name, array in self._arrays().items()}
         if self.feature_names is not None:
@@ -655,6 +818,11 @@ def _from_contents(facts: dict[str, Any], contents: dict[str, np.ndarray]) -> Mo
         residuals=None if facts["residuals"] is None else np.array(facts["residuals"], float),
         history=tuple(map(float, facts["history"])),
         scale=contents.get("scale"),
+        patterns=contents.get("patterns"),
+        shrinkage=facts.get("shrinkage"),
+        separation=facts.get("separation"),
+        separation_gap=facts.get("separation_gap"),
+        criterion=str(facts.get("criterion", "centroid")),
         feature_names=contents.get("feature_names"),
         n_positive_bounds=(int(low), int(high)),
     )
@@ -662,8 +830,13 @@ def _from_contents(facts: dict[str, Any], contents: dict[str, np.ndarray]) -> Mo
     expected = {
         "components": (k, d), "eigenvalues": (k,), "mean": (d,), "centroids": (n_classes, d),
         "counts": (n_classes,), "weights": (n_classes,), "scale": (d,), "feature_names": (d,),
+        "patterns": (k, d),
     }  # fmt: skip
     kinds = {"counts": "i", "feature_names": "U"}
+    if model.criterion not in _parameters.CRITERIA or (
+        (model.criterion == "separation") != ("patterns" in contents)
+    ):
+        raise ValueError(f"its criterion is {model.criterion!r}")
     if not 0 <= model.n_positive <= k:
         raise ValueError(f"its n_positive is {model.n_positive} of {k}")
     for name in expected.keys() & contents.keys():

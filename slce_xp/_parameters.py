@@ -14,6 +14,7 @@ from slce_xp._errors import invalid, naming, wrong_type
 
 # Beyond it, labelled samples of a similar scatter are lost in rounding, and squares of it overflow.
 MOST_UNLABELED_WEIGHT = 1e15
+CRITERIA = ("centroid", "separation")
 
 
 def as_component_count(
@@ -30,6 +31,27 @@ def as_component_count(
         "of the loss between 0 and 1, None (number of classes − 1) or 'positive'"
     )
     return _as_integer(n_components, "n_components", rule, 1, n_features)
+
+
+def as_criterion(criterion: Any) -> str:
+    """Return what components are the best of: "centroid" or "separation"."""
+    if not isinstance(criterion, str) or criterion not in CRITERIA:
+        valid = " or ".join(map(repr, CRITERIA))
+        raise invalid("criterion", f"criterion must be {valid}; got {criterion!r}")
+    return criterion
+
+
+def as_separating_count(n_components: Any, n_classes: int, n_features: int) -> int:
+    """Return how many components to compute for criterion="separation"."""
+    most = min(n_classes - 1, n_features)
+    if n_components is None:
+        return most
+    rule = (
+        f"n_components must be an integer from 1 to {most} or None for criterion='separation': "
+        "class means span no more than number of classes − 1 dimensions. Ask for fewer, or use "
+        "criterion='centroid'"
+    )
+    return _as_integer(n_components, "n_components", rule, 1, most)
 
 
 def is_share(n_components: Any) -> bool:
@@ -67,6 +89,18 @@ def as_tolerance(tol: Any, dtype: str) -> float:
     if not 0.0 < tol < 1.0:
         raise invalid("tol", f"{rule}; got {tol!r}")
     return float(tol)
+
+
+def as_shrinkage(shrinkage: Any) -> float | None:
+    """Return the weight of the diagonal in the metric; None: to be found."""
+    if isinstance(shrinkage, str) and shrinkage == "auto":
+        return None
+    rule = "shrinkage must be 'auto' or a number from 0 to 1"
+    if isinstance(shrinkage, bool) or not isinstance(shrinkage, (int, float, np.number)):
+        raise wrong_type("shrinkage", f"{rule}; got {shrinkage!r}")
+    if not 0.0 <= shrinkage <= 1.0:
+        raise invalid("shrinkage", f"{rule}; got {shrinkage!r}")
+    return float(shrinkage)
 
 
 def as_seed(value: Any, name: str = "random_state") -> int:

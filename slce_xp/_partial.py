@@ -25,7 +25,7 @@ from slce_xp._planning.memory import Limits
 from slce_xp._planning.plan import Plan
 from slce_xp._planning.problem import MEMORY, Problem
 from slce_xp._progress import Progress
-from slce_xp.core import scatter
+from slce_xp.core import scatter, separation
 from slce_xp.core.moments import Moments, moments_of
 from slce_xp.core.operators import ScatterOperator
 from slce_xp.core.solution import Request
@@ -74,6 +74,7 @@ def add_up(
     class_weight: Any = None,
     unlabeled: Any = None,
     unlabeled_weight: float = 1.0,
+    by_column: bool = False,
 ) -> Statistics | None:
     """The statistics of one batch; None if no sample of it counts.
 
@@ -83,6 +84,8 @@ def add_up(
         As for `slce_xp.fit`; one class, or none, will do.
     classes : array or list, optional
         All labels that any batch may have.
+    by_column : bool
+        Whether columns must keep their digits even if others are much larger.
     """
     if isinstance(class_weight, str):
         raise _errors.invalid(
@@ -114,7 +117,8 @@ def add_up(
         if plan.where == MEMORY:
             matrix = _backend.move(matrix, place)
         rows = _fit.open_planned(matrix, place, plan, Progress(), kept, Limits(0))
-        moments = moments_of(rows, groups, second=True).astype(_backend.longest_float(place))
+        moments = moments_of(rows, groups, second=True, by_column=by_column)
+        moments = moments.astype(_backend.longest_float(place))
         moments = moments.about(moments.mean)
         moments = moments.reindexed(_labels.positions(labels.classes, known), len(known))
     return Statistics(
@@ -225,9 +229,17 @@ def _check_alike(a: Statistics, b: Statistics) -> None:
 # ---------------------------------------------------------------- the model of them
 
 
-def solve(statistics: Statistics, n_components: int | float | str | None, seed: int) -> Model:
+def solve(
+    statistics: Statistics,
+    n_components: int | float | str | None,
+    seed: int,
+    criterion: str = "centroid",
+    shrinkage: float | str = "auto",
+) -> Model:
     """The model of all samples that were added up; as if they had been fitted at once."""
-    if _parameters.is_share(n_components):
+    separates = _parameters.as_criterion(criterion) == "separation"
+    weight_of_diagonal = _parameters.as_shrinkage(shrinkage)
+    if _parameters.is_share(n_components) and not separates:
         everything = solve(statistics, "positive", seed)
         n_components = _warnings.components_for(n_components, everything)
         if n_components == everything.n_components:
@@ -241,16 +253,17 @@ def solve(statistics: Statistics, n_components: int | float | str | None, seed: 
     moments = moments.only(np.flatnonzero(seen))
     d = moments.sums.shape[1]
     supervised = statistics.n_unlabeled == 0
-    k = _parameters.as_component_count(n_components, len(classes), d, supervised)
+    if separates:
+        _fit.check_separable(statistics.n_unlabeled)
+        k = _parameters.as_separating_count(n_components, len(classes), d)
+    else:
+        k = _parameters.as_component_count(n_components, len(classes), d, supervised)
     problem = Problem(statistics.n_samples, d, len(classes), k, statistics.precision)
     plan = dataclasses.replace(
         _plan.choose(problem, Limits(), "scatter"), reason="batches were added up"
     )
     with _backend.computing(place):
         operator = ScatterOperator(moments, seed, statistics.precision)
-        tol = _parameters.as_tolerance(None, statistics.precision)
-        request = Request(k=k, tol=tol, positive_only=n_components == "positive")
-        solution = scatter.solve(operator, request)
         # Data of single precision get a model of single precision.
         dtype = getattr(xp, statistics.precision)
         labels = Labels(
@@ -259,6 +272,12 @@ def solve(statistics: Statistics, n_components: int | float | str | None, seed: 
             statistics.counts[seen],
             n_unlabeled=statistics.n_unlabeled,
         )
+        if separates:
+            found = separation.solve(operator, "scatter", k, weight_of_diagonal)
+            return _fit.make_separating_model(operator, found, labels, plan, dtype)
+        tol = _parameters.as_tolerance(None, statistics.precision)
+        request = Request(k=k, tol=tol, positive_only=n_components == "positive")
+        solution = scatter.solve(operator, request)
         model = _fit.make_model(operator, solution, labels, plan, n_components, dtype)
     _warnings.warn_if_unconverged(model, solution, request)
     return model

@@ -15,9 +15,6 @@ def summary(model: Any) -> str:
     """What was fitted, how, and what came out, in about seven lines."""
     k = model.n_components
     eigenvalues = _backend.to_host(model.eigenvalues)
-    angle = f"within {model.angle_bound:.0e} rad of the exact subspace, proved"
-    if math.isinf(model.angle_bound):
-        angle = "no bound of the angle to the exact subspace is proved"
     place = _backend.place_of(model.mean)
     return "\n".join(
         [
@@ -28,11 +25,30 @@ def summary(model: Any) -> str:
             f"  solved by    {model.solver} form{_effort(model)}, {place}, "
             f"{_backend.dtype_name(model.mean.dtype)}",
             f"  eigenvalues  {_listed(f'{v:.4g}' for v in eigenvalues)}",
-            f"  loss         {_removed(model, eigenvalues)}",
-            f"  components   {_use(model)}",
-            *([f"  accuracy     {angle}"] * bool(k)),
+            *(_separation(model) if model.criterion == "separation" else _loss(model, eigenvalues)),
         ]
     )
+
+
+def _loss(model: Any, eigenvalues: np.ndarray) -> list[str]:
+    angle = f"within {model.angle_bound:.0e} rad of the exact subspace, proved"
+    if math.isinf(model.angle_bound):
+        angle = "no bound of the angle to the exact subspace is proved"
+    lines = [
+        f"  loss         {_removed(model, eigenvalues)}",
+        f"  components   {_use(model)}",
+    ]
+    return lines + [f"  accuracy     {angle}"] * bool(model.n_components)
+
+
+def _separation(model: Any) -> list[str]:
+    first, second, overlap = model.confusions[0]
+    return [
+        f"  separation   {100 * (model.separation or 0.0):.2f} % of pairs, at most "
+        f"{100 * (model.separation_gap or 0.0):.1g} % below the best, proved",
+        f"  shrinkage    {model.shrinkage:.3g}",
+        f"  confused     most: {first} and {second}, {100 * overlap:.2g} %",
+    ]
 
 
 def _effort(model: Any) -> str:

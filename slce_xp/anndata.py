@@ -106,7 +106,8 @@ def slce(
     }
     # Files store neither arrays nor devices nor None.
     params = {name: p for name, p in params.items() if isinstance(p, (str, bool, int, float))}
-    names = ("eigenvalues", "n_positive", "loss", "total_loss", "classes", "counts")
+    own = ("loss",) if model.criterion == "centroid" else ("separation", "shrinkage")
+    names = ("eigenvalues", "n_positive", *own, "total_loss", "classes", "counts")
     facts = {"params": params, **{name: getattr(model, name) for name in names}}
     if model.classes.dtype.kind not in "iufbU":  # HDF5 does not store dates and objects
         facts["classes"] = model.classes.astype(str)

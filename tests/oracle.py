@@ -1,6 +1,8 @@
 """The paper's eigenproblem, implemented naively with C̃ itself: the reference for every form."""
 
 import numpy as np
+from scipy.optimize import minimize
+from scipy.special import ndtr
 
 
 def centred(X):
@@ -131,3 +133,73 @@ def blobs(n, d, n_classes, seed=0, separation=3.0, decay=0.7):
     means = separation * rng.standard_normal((n_classes, d))
     scale = np.arange(1, d + 1) ** -decay
     return means[y] * scale + rng.standard_normal((n, d)) * scale, y
+
+
+# ---------------------------------------------------------------- criterion="separation"
+
+
+def within_covariance(X, y, weights=None):
+    """S_w / W, shape (d, d), row by row; the centred class means and the class shares."""
+    X, y = np.asarray(X, np.float64), np.asarray(y)
+    weights = np.ones(len(X)) if weights is None else np.asarray(weights, np.float64)
+    mean = np.average(X, axis=0, weights=weights)
+    residuals, means, shares = np.empty_like(X), [], []
+    for label in np.unique(y[weights > 0]):
+        rows = y == label
+        means.append(np.average(X[rows], axis=0, weights=weights[rows]))
+        shares.append(weights[rows].sum() / weights.sum())
+        residuals[rows] = X[rows] - means[-1]
+    counted = weights > 0
+    covariance = residuals[counted].T @ (weights[counted, None] * residuals[counted])
+    return covariance / weights.sum(), np.array(means) - mean, np.array(shares)
+
+
+def oas(covariance, n):
+    """The weight of the identity by Chen et al. (2010), equation 23."""
+    d = len(covariance)
+    square, trace = np.trace(covariance @ covariance), np.trace(covariance)
+    left = square - trace**2 / d
+    return min(1.0, ((1 - 2 / d) * square + trace**2) / ((n + 1 - 2 / d) * left))
+
+
+def separation(means, shares):
+    """The mean accuracy of telling two classes apart: unit Gaussians about rows of `means`."""
+    i, j = np.triu_indices(len(means), 1)
+    distances = np.linalg.norm(means[i] - means[j], axis=1)
+    return float(np.average(ndtr(distances / 2), weights=shares[i] * shares[j]))
+
+
+def separating_plane(means, shares, p, starts=6, seed=0):
+    """Orthonormal W, shape (k, p), with the largest `separation` of means @ W.
+
+    By the general optimiser of SciPy from many starts: nothing of the package's own method.
+    """
+    k, rng = means.shape[1], np.random.default_rng(seed)
+
+    def value(flat):
+        return -separation(means @ np.linalg.qr(flat.reshape(k, p))[0], shares)
+
+    leading = np.linalg.eigh(means.T @ (shares[:, None] * means))[1][:, ::-1][:, :p]
+    guesses = [leading, *rng.standard_normal((starts, k, p))]
+    found = min((minimize(value, g.ravel(), options={"gtol": 1e-9}) for g in guesses),
+                key=lambda result: result.fun)  # fmt: skip
+    return np.linalg.qr(found.x.reshape(k, p))[0]
+
+
+def separating(X, y, p, weights=None, shrinkage=None):
+    """Components (p, d) of criterion="separation", their metric N (d, d), shrinkage, separation."""
+    covariance, means, shares = within_covariance(X, y, weights)
+    n = len(X) if weights is None else np.sum(weights)
+    spread = np.sqrt(np.diag(covariance))
+    if shrinkage is None:
+        shrinkage = oas(covariance / np.outer(spread, spread), n)
+    metric = (1 - shrinkage) * covariance + shrinkage * np.diag(spread**2)
+    # Whitened coordinates: the square root of the metric, not a factor of it.
+    values, vectors = np.linalg.eigh(metric)
+    whiten = vectors / np.sqrt(values) @ vectors.T
+    _, s, vt = np.linalg.svd(np.sqrt(shares)[:, None] * means @ whiten, full_matrices=False)
+    rank = int((s > s[0] * 1e-10).sum())
+    basis = vt[:rank].T
+    white = means @ whiten @ basis
+    plane = np.eye(rank) if p >= rank else separating_plane(white, shares, p)
+    return (whiten @ basis @ plane).T, metric, shrinkage, separation(white @ plane, shares)

@@ -6,7 +6,15 @@ how much memory a device has, and which routine of a library is better than the 
 """
 
 from slce_xp._backend.hardware import accelerator_model, processor_model
-from slce_xp._backend.linalg import cholesky, eigh, largest_eigenpairs, qr, solve_upper
+from slce_xp._backend.linalg import (
+    cholesky,
+    eigh,
+    largest_eigenpairs,
+    log_normal_cdf,
+    qr,
+    solve_positive,
+    solve_upper,
+)
 from slce_xp._backend.memory import free_bytes
 from slce_xp._backend.places import (
     BACKENDS,
@@ -91,6 +99,7 @@ __all__ = [
     "is_traced",
     "join_rows",
     "largest_eigenpairs",
+    "log_normal_cdf",
     "longest_float",
     "longest_sum",
     "missing_functions",
@@ -103,6 +112,7 @@ __all__ = [
     "read",
     "register_pytree",
     "row_slices_are_views",
+    "solve_positive",
     "solve_upper",
     "sums_of_runs",
     "take_rows",

@@ -93,3 +93,16 @@ def largest_eigenpairs(matrix: Array, k: int) -> tuple[Array, Array]:
     # take, not a flipped view: negative strides abort torch when they reach it by DLPack.
     descending = xp.arange(values.shape[0] - 1, -1, -1, device=device)
     return xp.take(values, descending, axis=0), xp.take(vectors, descending, axis=1)
+
+
+def solve_positive(matrix: Array, right: Array) -> Array:
+    """Solve a system with a positive definite matrix, (n, n) and (n, k) ↦ (n, k)."""
+    if isinstance(matrix, np.ndarray):
+        linalg = importlib.import_module("scipy.linalg")
+        return linalg.solve(matrix, right, assume_a="pos", check_finite=False)
+    return place_of(matrix).xp.linalg.solve(matrix, right)
+
+
+def log_normal_cdf(values: np.ndarray) -> np.ndarray:
+    """Logarithm of the standard normal distribution function, on the host; exact in its tail."""
+    return np.asarray(importlib.import_module("scipy.special").log_ndtr(values))

@@ -29,6 +29,8 @@ SMALL = 200
 # may be predicted to take so many times as long.
 ONE_PASS_GAIN = 2.0
 REQUESTED = "requested"  # the reason for a form that was not chosen
+# For `choose`: the form with the smaller matrix, whatever is fastest.
+SMALLER = "smaller"
 
 
 @dataclass(frozen=True)
@@ -309,6 +311,8 @@ def choose(problem: Problem, limits: Limits, solver: str, profile: Profile | Non
     """Return the fastest form that fits into memory, or the requested one if it fits."""
     profile = profile or profiles.load()
     steps = Steps(problem, profile)
+    if solver == SMALLER:  # chunks of Dask are not scaled by columns
+        solver = "scatter" if problem.where == CLUSTER else smaller_form(problem)
     if solver == "gram" and problem.stored is not None:
         raise invalid(
             "solver",

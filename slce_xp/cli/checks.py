@@ -134,6 +134,8 @@ def _note_units(
     """Warn of columns in different units: SLCE depends on distances, so large numbers dominate."""
     if facts is None or arguments.scale or not facts.std.any():
         return
+    if arguments.criterion == "separation":  # which has units of its own
+        return
     std = facts.std
     varying = np.flatnonzero(std > 0)
     narrow, wide = varying[[std[varying].argmin(), std[varying].argmax()]]
@@ -185,7 +187,7 @@ def _note_dominant(
     table: Table, model: slce_xp.Model, arguments: argparse.Namespace, known: set[int]
 ) -> None:
     """Warn of columns that are components by themselves."""
-    if model.n_features < 3:
+    if model.n_features < 3 or model.criterion != "centroid":  # components of unit length
         return
     for i, weights in enumerate(model.components[: model.n_positive]):
         j = int(np.argmax(np.abs(weights)))

@@ -47,7 +47,7 @@ def _fit(arguments: argparse.Namespace) -> None:
     scale = columns.spread(facts.std) if facts is not None and arguments.scale else None
     n, d = table.X.shape
     _step(f"fitting {n} samples of {d} features")
-    names = ("backend", "device", "solver", "max_memory")
+    names = ("backend", "device", "solver", "max_memory", "criterion")
     how = {name: getattr(arguments, name) for name in names}
     X = columns.prepared(table.X, fill, scale)
     model = slce_xp.fit(
@@ -81,6 +81,42 @@ def _transform(arguments: argparse.Namespace) -> None:
     files.check("plot", outputs.PLOTS)
     model = _load(arguments.model)
     _check_drawable(model, arguments)
+    table, _, Z = _embedded(arguments, model)
+    n, k = Z.shape
+    print(
+        f"{n} sample{'s' * (n != 1)} of {model.n_features} features → {k} component{'s' * (k != 1)}"
+    )
+    files.write(arguments.output, lambda path: outputs.write_embedding(path, Z, table, arguments))
+    if arguments.plot is not None:
+        files.write(
+            arguments.plot, lambda path: outputs.write_plot(path, Z, table, model, arguments)
+        )
+
+
+def _predict(arguments: argparse.Namespace) -> None:
+    files = Outputs(arguments)
+    files.check("output", outputs.TABLES)
+    model = _load(arguments.model)
+    table, X, _ = _embedded(arguments, model)
+    predicted = model.predict(X)
+    probabilities = None
+    if model.criterion == "separation":
+        probabilities = model.predict_proba(X).max(axis=1)
+    n = len(predicted)
+    text = f"{n} sample{'s' * (n != 1)} classified into {len(model.classes)} classes"
+    if table.labels is not None:
+        known = table.is_labelled
+        right = int((predicted.astype(str) == table.labels.astype(str))[known].sum())
+        text += f", {right} of {int(known.sum())} with a label as it says"
+    print(text)
+    files.write(
+        arguments.output,
+        lambda path: outputs.write_predictions(path, predicted, probabilities, table, arguments),
+    )
+
+
+def _embedded(arguments: argparse.Namespace, model: slce_xp.Model) -> tuple[Table, Any, np.ndarray]:
+    """Read the table that a model is applied to: it, its values and their embedding."""
     _step(f"reading {arguments.table}")
     table = _read(arguments, model.feature_names)
     if table.X.shape[1] != model.n_features:
@@ -91,7 +127,8 @@ def _transform(arguments: argparse.Namespace) -> None:
     fill = model.mean if arguments.impute else None
     _step(f"embedding {table.X.shape[0]} samples")
     with np.errstate(invalid="ignore"):
-        Z = model.transform(columns.prepared(table.X, fill))
+        X = columns.prepared(table.X, fill)
+        Z = model.transform(X)
     wrong = np.flatnonzero(~np.isfinite(Z).all(axis=1))
     if wrong.size:
         if not arguments.impute and table.in_memory:
@@ -104,15 +141,7 @@ def _transform(arguments: argparse.Namespace) -> None:
     checks.note_data(table, arguments)
     if table.passed_over:
         print(f"ignored: {some(table.passed_over)} (no features of the model)")
-    n, k = Z.shape
-    print(
-        f"{n} sample{'s' * (n != 1)} of {model.n_features} features → {k} component{'s' * (k != 1)}"
-    )
-    files.write(arguments.output, lambda path: outputs.write_embedding(path, Z, table, arguments))
-    if arguments.plot is not None:
-        files.write(
-            arguments.plot, lambda path: outputs.write_plot(path, Z, table, model, arguments)
-        )
+    return table, X, Z
 
 
 def _inspect(arguments: argparse.Namespace) -> None:
@@ -317,6 +346,7 @@ def _is_watched() -> bool:
 COMMANDS: dict[str, Callable[[argparse.Namespace], None]] = {
     "fit": _fit,
     "transform": _transform,
+    "predict": _predict,
     "inspect": _inspect,
     "plan": _plan,
     "calibrate": _calibrate,

@@ -73,6 +73,7 @@ def _parsers() -> tuple[_Parser, dict[str, _Parser]]:
     commands = top.add_subparsers(metavar="COMMAND", required=True, dest="command")
     _fit_parser(commands)
     _transform_parser(commands)
+    _predict_parser(commands)
     inspect = _command(commands, "inspect", "show a model and its most important features")
     inspect.add_argument("model", type=Path, metavar="MODEL", help="a file that fit --model wrote")
     _add(inspect, "--top")
@@ -133,6 +134,11 @@ examples:
     label.add_argument("--label", metavar="COLUMN", help="the column with the class of each sample")
     _add(label, "--labels")
     _add(parser, "--components")
+    parser.add_argument(
+        "--criterion", default="centroid", choices=["centroid", "separation"],
+        help="what components are the best of: the reconstruction of centroids, or telling pairs "
+        "of classes apart, with at most number of classes - 1 components (%(default)s)",
+    )  # fmt: skip
     _add_table_options(parser)
     columns_ = parser.add_argument_group("columns")
     columns_.add_argument("--id", metavar="COLUMN", help="the column that names the samples")
@@ -201,6 +207,28 @@ def _transform_parser(commands: Any) -> None:
         help="the embedding (.csv, .tsv, .parquet, .npy)",
     )  # fmt: skip
     _add(parser, "--plot", "--plot-components")
+    _add_other_table(parser)
+
+
+def _predict_parser(commands: Any) -> None:
+    parser = _command(
+        commands,
+        "predict",
+        "classify the samples of another table with a model",
+        epilog="With a model of fit --criterion separation the probability is written, too.\n"
+        "Columns are matched by name, if table and model have names;\nothers are ignored.",
+    )
+    parser.add_argument("model", type=Path, metavar="MODEL", help="a file that fit --model wrote")
+    parser.add_argument("table", type=Path, metavar="TABLE", help="a table as fit takes it")
+    parser.add_argument(
+        "-o", "--output", type=Path, required=True, metavar="FILE",
+        help="a row for each sample (.csv, .tsv, .parquet)",
+    )  # fmt: skip
+    _add_other_table(parser)
+
+
+def _add_other_table(parser: argparse.ArgumentParser) -> None:
+    """Add the options of a table that a model is applied to."""
     parser.add_argument("--id", metavar="COLUMN", help="a column to copy: the names of the samples")
     label = parser.add_mutually_exclusive_group()
     label.add_argument("--label", metavar="COLUMN", help="a column to copy: their classes")

@@ -116,6 +116,26 @@ def write_embedding(path: Path, Z: np.ndarray, table: Table, arguments: argparse
     _write_table(path, found | axes)
 
 
+def write_predictions(
+    path: Path,
+    predicted: np.ndarray,
+    probabilities: np.ndarray | None,
+    table: Table,
+    arguments: argparse.Namespace,
+) -> None:
+    """Write a row for each sample: its name, its class if known, the predicted one, how sure."""
+    found: dict[str, np.ndarray] = {}
+    if table.ids is not None:
+        found[arguments.id or "id"] = table.ids
+    if table.labels is not None:
+        label = arguments.label or arguments.labels.rpartition(":")[2]
+        found[_free(label, found)] = table.labels
+    found[_free("predicted", found)] = predicted.astype(str)
+    if probabilities is not None:
+        found[_free("probability", found)] = probabilities
+    _write_table(path, found)
+
+
 def write_loadings(path: Path, model: slce_xp.Model) -> None:
     """Write a row for each feature: its weight in each component."""
     names = model.feature_names
@@ -139,8 +159,8 @@ def write_plot(
     classes = f", {count} class{'es' * (count != 1)}" * bool(count)
     title = f"{arguments.table.name}: {n} samples{classes}"
     style: dict[str, Any] = {
-        "shares": model.loss_shares, "title": title, "components": components,
-        "classes": natural_order(model.classes),
+        "shares": model.loss_shares if model.criterion == "centroid" else None, "title": title,
+        "components": components, "classes": natural_order(model.classes),
     }  # fmt: skip
     if is_page:
         figure = plot.interactive(Z, table.labels, ids=table.ids, **style)

@@ -16,16 +16,19 @@ array([[0.999878, 0.015619]])
 
 from slce_xp.core.eigen import fix_signs, largest_eigenpairs, orthonormal_columns
 from slce_xp.core.moments import Moments, class_moments
+from slce_xp.core.separation import Separation, separating_components
 from slce_xp.core.solve import Eigenpairs, eigenpairs
 from slce_xp.core.sums import class_sums
 
 __all__ = [
     "Eigenpairs",
     "Moments",
+    "Separation",
     "class_moments",
     "class_sums",
     "eigenpairs",
     "fix_signs",
     "largest_eigenpairs",
     "orthonormal_columns",
+    "separating_components",
 ]

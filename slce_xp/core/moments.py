@@ -32,6 +32,8 @@ from slce_xp.core.sums import placed, scaled_product
 SAFE_OFFSET_SQUARES = 4.0
 SAFE_OFFSET_SUMS = 256.0
 SAFE_OFFSET_SPARSE = 64.0
+# The same of one column, if each has to keep its digits.
+SAFE_OFFSET_COLUMN = 1e3
 # From this ratio on, a warning says that digits are lost.
 FAR = {"float32": 1e2, "float64": 1e8}
 # Rows that are probed to decide that.
@@ -403,7 +405,9 @@ def class_moments(
         return moments_of(rows, groups, second=second)
 
 
-def moments_of(rows: Rows, groups: Groups, *, second: bool = False) -> Moments:
+def moments_of(
+    rows: Rows, groups: Groups, *, second: bool = False, by_column: bool = False
+) -> Moments:
     """The moments of all samples: one pass, or more if the first was taken in a bad frame.
 
     Parameters
@@ -412,10 +416,12 @@ def moments_of(rows: Rows, groups: Groups, *, second: bool = False) -> Moments:
     groups : Groups
     second : bool
         Whether to compute the second moment, too.
+    by_column : bool
+        Whether columns must keep their digits even if others are much larger.
     """
     if groups.weights is not None:
         _check_range(groups.weights, _backend.dtype_name(rows.dtype))
-    frame = _probe_frame(rows, second or not groups.is_supervised)
+    frame = _probe_frame(rows, second or not groups.is_supervised, by_column)
     while True:
         moments = _moments_in(frame, rows, groups, second)
         better = _better_frame(frame, moments, rows, groups)
@@ -465,7 +471,7 @@ class _Frame(NamedTuple):
     is_weighted: bool = False
 
 
-def _probe_frame(rows: Rows, squared: bool) -> _Frame:
+def _probe_frame(rows: Rows, squared: bool, by_column: bool = False) -> _Frame:
     """The frame that a few rows suggest."""
     xp, _ = rows.place
     dtype = _backend.dtype_name(rows.dtype)
@@ -490,6 +496,9 @@ def _probe_frame(rows: Rows, squared: bool) -> _Frame:
     )
     # NaN compares false: such data are reported by the sums.
     is_far = offset > safe * spread
+    if by_column and not is_far:
+        variances = xp.mean(deviations * deviations, axis=0)
+        is_far = bool(read(xp.any(mean * mean > SAFE_OFFSET_COLUMN * variances))[0])
     scale = _scale_for(size * width if is_far and width > 0 else size, dtype)
     scaled = size * scale
     return _Frame(mean * largest if is_far else None, scale, spread * scaled * scaled, safe)

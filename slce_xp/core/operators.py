@@ -93,6 +93,34 @@ class ScatterOperator:
         matrix -= scatter
         return matrix, self._square
 
+    def take_within(self) -> Array:
+        """S_w = S_t − BᵀB, shape (d, d), of samples with labels; C is released."""
+        within = self.scatter()
+        self._scatter = None
+        within -= gram_of(self.between)
+        return within
+
+    def rounding_squares(self, eps: float) -> Array:
+        """The variance of each feature, shape (d,), up to which it may be rounding."""
+        xp, _ = self.place
+        offset, size = self._moments.offset, 8.0 * eps * self.mean * self._moments.scale
+        return xp.maximum(64.0 * eps * offset * offset, size * size)
+
+    @property
+    def precision(self) -> Any:
+        """The dtype of the data, of which the sums may have more digits."""
+        return self._precision
+
+    @property
+    def weight(self) -> float:
+        """Σ w over all samples."""
+        return self._moments.weight
+
+    @property
+    def scale(self) -> float:
+        """The factor of the rows that scatters are of, a power of two."""
+        return self._moments.scale
+
     @property
     def is_supervised(self) -> bool:
         """True if every sample has a label."""
@@ -177,6 +205,32 @@ class CentroidOperator(ScatterOperator):
         gram = self.gram()
         self._gram = None
         return gram
+
+    def scaled_gram(self, factors: Array) -> Array:
+        """G of features times factors, shape (n, n)."""
+
+        def scaled(rows: Array, columns: slice = slice(None)) -> Array:
+            rows = self._moments.centred(rows, columns)
+            rows *= factors[columns]
+            return rows
+
+        gram = self._rows.outer(scaled)
+        return gram if self._root is None else gram * self._root[:, None] * self._root
+
+    def feature_squares(self) -> Array:
+        """The diagonal of S_t, shape (d,): one pass over X."""
+        (total,) = self._rows.sum_rows(self._square_term, 2 * self.d)
+        return total
+
+    def _square_term(self, block: slice, data: Array) -> tuple[Array]:
+        data = self._moments.centred(data)
+        data *= data
+        xp = _backend.namespace_of(data)
+        return (xp.sum(data, axis=0) if self._scale is None else self._scale[block] @ data,)
+
+    def within_classes(self, values: Array) -> Array:
+        """Values per sample minus their class means: (n, j) ↦ (n, j)."""
+        return 0.5 * (values - self.reflect(values))
 
     def class_sums(self, values: Array) -> Array:
         """Class sums of √w times values per sample, over √W_j: (n, r) ↦ (K, r)."""

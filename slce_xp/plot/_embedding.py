@@ -80,7 +80,7 @@ def embedding(
         y_test=y_test,
         classes=natural_order(model.classes),
         components=components,
-        shares=_backend.to_host(model.loss_shares),
+        shares=_backend.to_host(model.loss_shares) if model.criterion == "centroid" else None,
         ax=ax,
     )
 

@@ -1,0 +1,312 @@
+r"""Components that separate classes: shrinkage discriminants for pairs of classes.
+
+The metric :math:`N` is the covariance within classes, shrunk towards its diagonal with a weight
+that has a closed form (OAS). Only :math:`N^{-1} C^T` for the K centred class means :math:`C` is
+as long as the data; the rest, `core.pairs`, is K × K.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from slce_xp import _backend
+from slce_xp._backend import Array, read
+from slce_xp._errors import invalid
+from slce_xp._parameters import as_count, as_shrinkage
+from slce_xp.core import eigen, given
+from slce_xp.core.groups import Groups
+from slce_xp.core.moments import moments_of
+from slce_xp.core.operators import CentroidOperator, ScatterOperator
+from slce_xp.core.pairs import best_plane
+from slce_xp.core.rows import Rows, open_array
+
+
+class Separation(NamedTuple):
+    """Components that separate classes, and how well they do.
+
+    Attributes
+    ----------
+    components : array, shape (p, d)
+        Rows of Aᵀ with AᵀNA = I, by descending `ratios`. The entry of largest magnitude in each is
+        positive.
+    patterns : array, shape (p, d)
+        Rows of AᵀN: what one unit of each component looks like in the features.
+    ratios : array, shape (p,)
+        Variance of the class means along each component; that within classes is 1.
+    mean : array, shape (d,)
+        The mean of all samples, which components are relative to.
+    shrinkage : float
+        The weight of the diagonal in N.
+    separation : float
+        The probability that a sample of one of two classes, drawn by their shares, is told apart
+        from the other one if classes are Gaussians with the covariance N.
+    gap : float
+        A proved bound of what any other p components could add to `separation`.
+    """
+
+    components: Array
+    patterns: Array
+    ratios: Array
+    mean: Array
+    shrinkage: float
+    separation: float
+    gap: float
+
+
+def separating_components(
+    x: Any,
+    codes: Any,
+    n_classes: int,
+    k: int,
+    /,
+    *,
+    form: str = "auto",
+    shrinkage: float | str = "auto",
+    weights: Any = None,
+) -> Separation:
+    r"""Components in which pairs of classes overlap least.
+
+    .. math:: \max_{A^T N A = I} \sum_{i < j} \pi_i \pi_j \,
+        \Phi\bigl(\tfrac12 \lVert A^T (c_i - c_j) \rVert\bigr), \qquad
+        N = (1 - \rho) \tfrac1n S_w + \rho \operatorname{diag}(\tfrac1n S_w)
+
+    with class means :math:`c_i` and class shares :math:`\pi_i`.
+
+    Parameters
+    ----------
+    x : array, or sparse matrix of SciPy, CuPy or torch, shape (n, d)
+    codes : array of int, shape (n,)
+        The class of each row, from 0 to K − 1; each class must have a row.
+    n_classes : int
+        K, at least 2.
+    k : int
+        Components to return, from 1 to min(K − 1, d). Fewer are returned if class means span fewer
+        dimensions.
+    form : {"auto", "scatter", "gram"}
+        "scatter" builds the d × d matrix S_w, "gram" an n × n matrix; "auto" the smaller one.
+    shrinkage : float or "auto"
+        ρ, from 0 to 1; "auto" is the weight by Chen et al. (2010), OAS. At least the 4·d·eps that
+        rounding needs is used.
+    weights : array, shape (n,), optional
+        Positive weight of each row; ones by default.
+
+    Returns
+    -------
+    Separation
+
+    Examples
+    --------
+    >>> import array_api_strict as xp
+    >>> from slce_xp.core import separating_components
+    >>> x = xp.asarray([[0.0, 90.0], [1.0, 10.0], [8.0, 20.0], [9.0, 80.0]])
+    >>> found = separating_components(x, xp.asarray([0, 0, 1, 1]), 2, 1)
+    >>> xp.round(found.components)  # the second feature does not matter
+    Array([[2., 0.]], dtype=array_api_strict.float64)
+    """
+    rows, n_classes = open_array(given.as_matrix(x)), as_count(n_classes, "n_classes", 2)
+    groups = Groups.of(given.as_codes(codes, rows.n, n_classes), n_classes, weights)
+    if not groups.is_supervised:
+        raise invalid("codes", f"codes must be below n_classes = {n_classes}; got {n_classes}")
+    k = as_count(k, "k", 1, min(n_classes - 1, rows.d))
+    given_shrinkage = as_shrinkage(shrinkage)
+    if form not in ("auto", "scatter", "gram") or (form == "gram" and rows.is_sparse):
+        raise invalid(
+            "form",
+            f"form must be 'auto', 'scatter' or, unless x is sparse, 'gram'; got {form!r}",
+        )
+    if form == "auto":
+        form = "gram" if rows.n < rows.d and not rows.is_sparse else "scatter"
+    with _backend.computing(rows.place):
+        return solve(operator_of(rows, groups, form), form, k, given_shrinkage)
+
+
+def operator_of(rows: Rows, groups: Groups, form: str, seed: int = 0) -> CentroidOperator:
+    """The class statistics of rows of any kind, in which small columns keep their digits."""
+    moments = moments_of(rows, groups, second=form == "scatter", by_column=True)
+    return CentroidOperator(rows, groups, moments, seed)
+
+
+def solve(operator: ScatterOperator, form: str, k: int, shrinkage: float | None) -> Separation:
+    """The components of class statistics, in features or samples coordinates.
+
+    Parameters
+    ----------
+    operator : ScatterOperator
+        A `CentroidOperator` for the form "gram".
+    form : {"scatter", "gram"}
+    k : int
+        Components, at most K − 1.
+    shrinkage : float or None
+        None: found by OAS.
+    """
+    xp, _ = operator.place
+    solver = _Samples(operator) if form == "gram" else _Features(operator)  # type: ignore[arg-type]
+    shrinkage = solver.shrink(shrinkage)
+    (matrix, class_weights) = eigen.read_finite(solver.discriminate(), operator.class_weights)
+    shares = class_weights.astype(np.float64)
+    shares /= shares.sum()
+    mixture, means = _whitened(matrix, shares, solver.n_varying)
+    if not means.shape[1]:
+        raise invalid(
+            "y", "y must hold classes whose means differ; they agree in all features. Check y"
+        )
+    plane = best_plane(means, shares, k)
+    # By descending variance of the class means, as for eigenvalues.
+    inside = means @ plane.basis
+    ratios, axes = np.linalg.eigh(inside.T @ (shares[:, None] * inside))
+    mixture = mixture @ (plane.basis @ axes[:, ::-1])
+    mixture = _backend.from_host(mixture, operator.place, operator.dtype)
+    components = solver.combined(mixture)
+    patterns = mixture.T @ operator.between / math.sqrt(operator.weight)
+    signs = xp.sum(eigen.fix_signs(components.T).T * components, axis=1)
+    signs = xp.where(signs < 0, -xp.ones_like(signs), xp.ones_like(signs))[:, None]
+    (size,) = eigen.read_finite(xp.max(xp.abs(components)) * operator.scale)
+    if not float(np.finfo(size.dtype).tiny) < float(size):
+        raise invalid(
+            "x",
+            "x must have features whose inverse spread is within the range of its dtype; "
+            f"the largest is {float(size):.1e}. Scale them, or use float64",
+        )
+    error, bound = math.exp(plane.log_error), math.exp(plane.log_bound)
+    return Separation(
+        signs * components * operator.scale,
+        signs * patterns / operator.scale,
+        _backend.from_host(ratios[::-1], operator.place, operator.dtype),
+        operator.mean,
+        shrinkage,
+        1.0 - error,
+        error - bound,
+    )
+
+
+def _whitened(matrix: np.ndarray, shares: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray]:
+    """What makes discriminants of class means, (K, k), and the means in them, (K, k).
+
+    Parameters
+    ----------
+    matrix : numpy.ndarray, shape (K, K)
+        √π C N⁻¹ Cᵀ √π.
+    most : int
+        Features that vary, and so dimensions that there can be.
+    """
+    eps = float(np.finfo(matrix.dtype).eps)
+    root = np.sqrt(shares)
+    # Centred means: √π is in the null space, whatever rounding leaves there.
+    centre = np.eye(len(root)) - np.outer(root, root)
+    matrix = centre @ matrix.astype(np.float64) @ centre
+    values, vectors = np.linalg.eigh(0.5 * (matrix + matrix.T))
+    values, vectors = values[::-1], vectors[:, ::-1]
+    level = 16.0 * len(root) * eps * max(0.0, float(values[0]))
+    rank = min(int((values > level).sum()), len(root) - 1, most)
+    scale = np.sqrt(values[:rank])
+    return vectors[:, :rank] / scale, vectors[:, :rank] * scale / root[:, None]
+
+
+class _Features:
+    """N and N⁻¹Cᵀ by the d × d covariance within classes."""
+
+    def __init__(self, operator: ScatterOperator) -> None:
+        self._operator = operator
+        scatter = operator.scatter()
+        xp, _ = operator.place
+        self._inverse, self.n_varying = _inverse_spread(operator, xp.linalg.diagonal(scatter) + 0.0)
+        within = operator.take_within()
+        within *= (self._inverse / operator.weight)[:, None]
+        within *= self._inverse
+        self._matrix = within
+
+    def shrink(self, shrinkage: float | None) -> float:
+        """Shrink the matrix by OAS, or by a given weight; return it."""
+        xp, device = self._operator.place
+        used = _shrinkage(self._operator, self._matrix, self.n_varying, shrinkage)
+        self._matrix *= 1.0 - used
+        self._matrix += used * xp.eye(self._operator.d, dtype=self._matrix.dtype, device=device)
+        return used
+
+    def discriminate(self) -> Array:
+        """√π C N⁻¹ Cᵀ √π, shape (K, K)."""
+        right = (self._operator.between * self._inverse).T / math.sqrt(self._operator.weight)
+        self._solved = _backend.solve_positive(self._matrix, right)
+        del self._matrix
+        return right.T @ self._solved
+
+    def combined(self, mixture: Array) -> Array:
+        """N⁻¹ Cᵀ √π times a mixture of classes, (K, p) ↦ (p, d)."""
+        return (self._solved @ mixture).T * self._inverse
+
+
+class _Samples:
+    """The same by n × n matrices: N⁻¹ is that of ρI plus a matrix of the rank of the samples."""
+
+    def __init__(self, operator: CentroidOperator) -> None:
+        self._operator = operator
+        self._inverse, self.n_varying = _inverse_spread(operator, operator.feature_squares())
+        gram = operator.scaled_gram(self._inverse)
+        indicators = operator.indicators().T / math.sqrt(operator.weight)
+        self._right = gram @ indicators  # X·Cᵀ√π
+        self._between = indicators.T @ self._right
+        self._indicators = indicators
+        gram = operator.within_classes(operator.within_classes(gram).T)
+        gram /= operator.weight
+        self._matrix = gram
+
+    def shrink(self, shrinkage: float | None) -> float:
+        """Shrink N by OAS, or by a given weight; return it."""
+        xp, device = self._operator.place
+        used = _shrinkage(self._operator, self._matrix, self.n_varying, shrinkage)
+        self._matrix *= 1.0 - used
+        self._matrix += used * xp.eye(self._operator.n, dtype=self._matrix.dtype, device=device)
+        self._used = used
+        return used
+
+    def discriminate(self) -> Array:
+        """√π C N⁻¹ Cᵀ √π, shape (K, K), by Woodbury's identity."""
+        within = self._operator.within_classes(self._right)
+        factor = (1.0 - self._used) / self._operator.weight
+        solved = _backend.solve_positive(self._matrix, within)
+        del self._matrix
+        self._solved = self._indicators - factor * self._operator.within_classes(solved)
+        return (self._between - factor * (within.T @ solved)) / self._used
+
+    def combined(self, mixture: Array) -> Array:
+        """N⁻¹ Cᵀ √π times a mixture of classes, (K, p) ↦ (p, d)."""
+        rows = (self._solved @ mixture).T / self._used
+        return self._operator.combine_rows(rows) * (self._inverse * self._inverse)
+
+
+def _inverse_spread(operator: ScatterOperator, total: Array) -> tuple[Array, int]:
+    """1 / the standard deviation of each feature within classes, and how many features vary.
+
+    Parameters
+    ----------
+    total : array, shape (d,)
+        The diagonal of S_t.
+    """
+    xp, _ = operator.place
+    eps = float(np.finfo(_backend.dtype_name(operator.precision)).eps)
+    within = total - xp.sum(operator.between * operator.between, axis=0)
+    # A feature that does not vary within classes is measured by how it varies between them.
+    square = xp.where(within > 64.0 * eps * total, within, total) / operator.weight
+    varies = square > operator.rounding_squares(eps)
+    ones = xp.ones_like(square)
+    inverse = xp.where(varies, 1.0 / xp.sqrt(xp.where(varies, square, ones)), 0.0 * ones)
+    (host,) = read(varies)
+    return inverse, int(host.sum())
+
+
+def _shrinkage(operator: ScatterOperator, matrix: Array, d: int, shrinkage: float | None) -> float:
+    """The weight of the identity in the correlation of d features, or of its n × n counterpart."""
+    xp, _ = operator.place
+    eps = float(np.finfo(_backend.dtype_name(operator.precision)).eps)
+    if shrinkage is None:
+        squares, trace = read(xp.sum(matrix * matrix), xp.linalg.trace(matrix))
+        square, sphere = float(squares), float(trace) ** 2 / max(d, 1)
+        # As a weight of 2 duplicates a sample, n is the weight of all.
+        n = math.ldexp(operator.weight, operator.weight_exponent)
+        above = (1.0 - 2.0 / max(d, 1)) * square + float(trace) ** 2
+        below = (n + 1.0 - 2.0 / max(d, 1)) * (square - sphere)
+        shrinkage = above / below if 0.0 < above < below else 1.0
+    return min(1.0, max(shrinkage, 4.0 * max(d, 1) * eps))

@@ -1,0 +1,432 @@
+"""criterion="separation": components in which pairs of classes overlap least."""
+
+import dataclasses
+import math
+
+import numpy as np
+import oracle
+import pytest
+import scipy.sparse
+
+import slce_xp
+from slce_xp.cli import main
+from slce_xp.core import pairs, separating_components
+
+
+def orthonormal(rows):
+    return np.linalg.qr(np.asarray(rows, np.float64).T)[0].T
+
+
+def problem(n, d, n_classes, seed=1):
+    """Classes that overlap, in correlated features of unlike units, far from the origin."""
+    X, y = oracle.blobs(n, d, n_classes, seed=seed, separation=1.0)
+    mixing = np.random.default_rng(seed).standard_normal((d, d))
+    return X @ mixing * np.geomspace(1, 1e3, d) + 10.0 * np.arange(d), y
+
+
+# ---------------------------------------------------------------- the K × K problem
+
+
+@pytest.mark.parametrize(("n_classes", "p"), [(3, 1), (4, 2), (5, 2)])
+def test_the_best_plane_is_that_of_a_general_optimiser(n_classes, p):
+    rng = np.random.default_rng(n_classes)
+    means = 2.0 * rng.standard_normal((n_classes, n_classes - 1))
+    shares = rng.random(n_classes) + 0.2
+    shares /= shares.sum()
+    found = pairs.best_plane(means, shares, p)
+    expected = oracle.separating_plane(means, shares, p)
+    error = 1 - oracle.separation(means @ expected, shares)
+    assert found.log_error == pytest.approx(math.log(error), abs=1e-7)
+    assert found.log_bound <= math.log(error) + 1e-12
+    np.testing.assert_allclose(found.basis.T @ found.basis, np.eye(p), atol=1e-12)
+
+
+def test_no_plane_beats_the_bound():
+    rng = np.random.default_rng(0)
+    means, shares = 3.0 * rng.standard_normal((8, 7)), np.full(8, 1 / 8)
+    found = pairs.best_plane(means, shares, 2)
+    for _ in range(300):
+        plane = np.linalg.qr(rng.standard_normal((7, 2)))[0]
+        assert 1 - oracle.separation(means @ plane, shares) > math.exp(found.log_bound)
+
+
+def test_classes_that_are_far_apart_are_still_told_from_nearer_ones():
+    """Errors of 1e-300 and less: only their logarithm can be compared."""
+    means = 60.0 * np.eye(4)[:, :3] * [1.0, 1.5, 2.0]
+    found = pairs.best_plane(means, np.full(4, 0.25), 2)
+    assert -math.inf < found.log_bound <= found.log_error < -400
+    # In the plane of the two largest axes, classes 0 and 3 would coincide.
+    nearest = np.linalg.norm((means @ found.basis)[:, None] - means @ found.basis, axis=2)
+    assert nearest[np.triu_indices(4, 1)].min() > 50
+
+
+def test_classes_with_the_same_mean_are_no_obstacle():
+    means = np.array([[0.0, 0.0], [0.0, 0.0], [3.0, 1.0], [-2.0, 5.0]])
+    found = pairs.best_plane(means, np.full(4, 0.25), 1)
+    other = oracle.separating_plane(means, np.full(4, 0.25), 1)
+    expected = 1 - oracle.separation(means @ other, np.full(4, 0.25))
+    assert math.exp(found.log_error) == pytest.approx(expected, abs=1e-8)
+
+
+# ---------------------------------------------------------------- components
+
+
+@pytest.mark.parametrize("form", ["scatter", "gram"])
+@pytest.mark.parametrize(
+    ("n", "d", "p", "weighted"),
+    [(120, 8, 2, False), (120, 8, 3, True), (30, 50, 2, True), (30, 50, 3, False)],
+)
+def test_components_agree_with_the_oracle(xp, form, n, d, p, weighted):
+    X, y = problem(n, d, 4)
+    weights = np.random.default_rng(0).random(n) + 0.1 if weighted else None
+    found = separating_components(
+        xp.array(X), xp.array(y), 4, p, form=form,
+        weights=None if weights is None else xp.array(weights),
+    )  # fmt: skip
+    components, metric, shrinkage, separation = oracle.separating(xp.held(X), y, p, weights)
+    assert 0.01 < shrinkage < 0.9
+    assert found.shrinkage == pytest.approx(shrinkage, rel=xp.tolerance(1e-10, 1e-3))
+    assert found.separation == pytest.approx(separation, abs=xp.tolerance(1e-6, 1e-3))
+    A = xp.numpy(found.components)
+    spread = np.sqrt(np.diag(metric))
+    # In units of the spread: an angle between features of unlike units means little.
+    angle = oracle.largest_angle(orthonormal(A * spread), orthonormal(components * spread))
+    assert angle <= (xp.tolerance(1e-9, 2e-3) if p == 3 else xp.tolerance(1e-3, 1e-2))
+    np.testing.assert_allclose(A @ metric @ A.T, np.eye(p), atol=xp.tolerance(1e-9, 1e-2))
+    np.testing.assert_allclose(
+        xp.numpy(found.patterns) / spread, A @ metric / spread, atol=xp.tolerance(1e-9, 1e-2)
+    )
+    assert 0 <= found.gap < 0.1
+
+
+def test_constant_features_change_nothing():
+    X, y = problem(90, 6, 3)
+    constant = np.column_stack([np.full(90, 7.1), X, np.full(90, -1e6)])
+    plain = separating_components(X, y, 3, 2)
+    for form in ("scatter", "gram"):
+        found = separating_components(constant, y, 3, 2, form=form)
+        assert found.shrinkage == pytest.approx(plain.shrinkage, rel=1e-9)
+        np.testing.assert_array_equal(found.components[:, [0, -1]], 0.0)
+        np.testing.assert_allclose(found.components[:, 1:-1], plain.components, rtol=1e-7)
+
+
+def test_units_of_features_change_nothing():
+    X, y = problem(90, 6, 3)
+    units = 10.0 ** np.arange(-6, 6, 2)
+    plain = separating_components(X, y, 3, 1)
+    found = separating_components(X * units, y, 3, 1)
+    assert found.separation == pytest.approx(plain.separation, abs=1e-9)
+    np.testing.assert_allclose(
+        np.abs(found.components * units), np.abs(plain.components), rtol=1e-4
+    )
+
+
+def test_a_feature_that_does_not_vary_within_classes_separates_them():
+    X, y = problem(60, 4, 2)
+    without = separating_components(X, y, 2, 1)
+    X[:, 2] = 5.0 + y
+    found = separating_components(X, y, 2, 1)
+    assert 1 - found.separation < 0.1 * (1 - without.separation)
+    assert np.abs(found.components[0] * X.std(axis=0)).argmax() == 2
+
+
+@pytest.mark.parametrize("shrinkage", [-0.1, 1.5, math.nan, "lots", True, None])
+def test_shrinkage_is_a_share(shrinkage):
+    X, y = problem(30, 4, 2)
+    with pytest.raises((ValueError, TypeError), match="shrinkage must be 'auto' or a number"):
+        separating_components(X, y, 2, 1, shrinkage=shrinkage)
+
+
+def test_class_means_that_agree_are_an_error():
+    X = np.array([[1.0], [-1.0], [1.0], [-1.0]])
+    with pytest.raises(ValueError, match="classes whose means differ"):
+        separating_components(X, np.array([0, 0, 1, 1]), 2, 1)
+
+
+# ---------------------------------------------------------------- models
+
+
+def fitted(xp=None, p=2, n=120, d=8, n_classes=4, **how):
+    X, y = problem(n, d, n_classes)
+    X = X if xp is None else xp.array(X)
+    return slce_xp.fit(X, y, p, criterion="separation", **how)
+
+
+@pytest.mark.parametrize("solver", ["auto", "scatter", "gram"])
+def test_fit_agrees_with_the_oracle(xp, solver):
+    X, y = problem(40, 60, 4)
+    model = slce_xp.fit(xp.array(X), y, 3, criterion="separation", solver=solver)
+    components, metric, shrinkage, separation = oracle.separating(xp.held(X), y, 3)
+    assert model.solver == ("gram" if solver == "auto" else solver)
+    assert model.criterion == "separation"
+    assert model.shrinkage == pytest.approx(shrinkage, rel=xp.tolerance(1e-10, 1e-3))
+    assert model.separation == pytest.approx(separation, abs=xp.tolerance(1e-9, 1e-4))
+    spread = np.sqrt(np.diag(metric))
+    angle = oracle.largest_angle(
+        orthonormal(xp.numpy(model.components) * spread), orthonormal(components * spread)
+    )
+    assert angle <= xp.tolerance(1e-9, 5e-3)
+
+
+def test_the_default_criterion_is_the_centroid():
+    X, y = problem(90, 6, 3)
+    plain, named = slce_xp.fit(X, y), slce_xp.fit(X, y, criterion="centroid", shrinkage=0.5)
+    np.testing.assert_array_equal(plain.components, named.components)
+    assert plain.criterion == "centroid"
+    assert plain.shrinkage is plain.separation is plain.patterns is None
+
+
+def test_every_kind_of_data_has_the_same_model(tmp_path):
+    X, y = problem(120, 8, 4)
+    expected = slce_xp.fit(X, y, 2, criterion="separation")
+    np.save(tmp_path / "X.npy", X)
+    batches = slce_xp.SLCE(2, criterion="separation")
+    others = slce_xp.SLCE(2, criterion="separation")
+    for part in np.array_split(np.arange(60), 3):
+        batches.partial_fit(X[part], y[part])
+    others.partial_fit(X[60:], y[60:])
+    models = {
+        "sparse": slce_xp.fit(scipy.sparse.csr_array(X), y, 2, criterion="separation"),
+        "file": slce_xp.fit(np.load(tmp_path / "X.npy", mmap_mode="r"), y, 2,
+                            criterion="separation"),
+        "batches": batches.merge(others).model_,
+        "estimator": slce_xp.SLCE(2, criterion="separation").fit(X, y).model_,
+        "float32": slce_xp.fit(X.astype(np.float32), y, 2, criterion="separation"),
+    }  # fmt: skip
+    spread = X.std(axis=0)
+    for name, model in models.items():
+        angle = oracle.largest_angle(
+            orthonormal(model.components * spread), orthonormal(expected.components * spread)
+        )
+        assert angle < (1e-2 if name == "float32" else 1e-5), name
+        assert model.separation == pytest.approx(expected.separation, abs=1e-4), name
+        assert model.criterion == "separation"
+
+
+@pytest.mark.parametrize("solver", ["scatter", "gram"])
+def test_a_file_of_wide_data(tmp_path, solver):
+    X, y = problem(30, 80, 3)
+    np.save(tmp_path / "X.npy", X)
+    rows = np.load(tmp_path / "X.npy", mmap_mode="r")
+    found = slce_xp.fit(rows, y, criterion="separation", solver=solver)
+    expected = slce_xp.fit(X, y, criterion="separation", solver="scatter")
+    np.testing.assert_allclose(found.components * X.std(0), expected.components * X.std(0),
+                               atol=1e-8)  # fmt: skip
+
+
+def test_dask():
+    array = pytest.importorskip("dask.array")
+    X, y = problem(30, 50, 3)
+    chunks = array.from_array(X, chunks=(10, 50))
+    found = slce_xp.fit(chunks, y, criterion="separation")
+    expected = slce_xp.fit(X, y, criterion="separation")
+    spread = X.std(axis=0)
+    np.testing.assert_allclose(found.components * spread, expected.components * spread, atol=1e-8)
+    with pytest.raises(ValueError, match="solver must be 'auto' or 'scatter'"):
+        slce_xp.fit(chunks, y, criterion="separation", solver="gram")
+    with pytest.raises(TypeError, match="X must not be a Dask array to be classified"):
+        found.predict(chunks)
+
+
+def test_a_weight_of_two_duplicates_a_sample():
+    X, y = problem(60, 5, 3)
+    twice = np.arange(60) % 3 == 0
+    weighted = slce_xp.fit(X, y, 2, criterion="separation", sample_weight=1.0 + twice)
+    doubled = slce_xp.fit(np.concatenate([X, X[twice]]), np.concatenate([y, y[twice]]), 2,
+                          criterion="separation")  # fmt: skip
+    assert weighted.shrinkage == pytest.approx(doubled.shrinkage, rel=1e-10)
+    np.testing.assert_allclose(weighted.components, doubled.components, rtol=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ({"n_components": 4}, "n_components must be an integer from 1 to 3 or None for criterion"),
+        ({"n_components": 0.9}, "n_components must be an integer from 1 to 3"),
+        ({"n_components": "positive"}, "n_components must be an integer from 1 to 3"),
+        ({"solver": "krylov"}, "solver must be 'auto', 'scatter' or 'gram' for criterion"),
+        ({"criterion": "margin"}, "criterion must be 'centroid' or 'separation'; got 'margin'"),
+        ({"shrinkage": 2}, "shrinkage must be 'auto' or a number from 0 to 1; got 2"),
+        ({"unlabeled": 0}, "unlabeled must mark no sample for criterion='separation'; it marks"),
+    ],
+)
+def test_what_it_refuses(how, message):
+    X, y = problem(60, 6, 4 + ("unlabeled" in how))
+    with pytest.raises((ValueError, TypeError), match=message) as error:
+        slce_xp.fit(X, y, **{"criterion": "separation", **how})
+    assert error.value.parameter == next(iter(how))
+
+
+def test_batches_with_samples_without_a_label_are_refused():
+    X, y = problem(60, 6, 4)
+    batches = slce_xp.SLCE(criterion="separation", unlabeled=0).partial_fit(X, y)
+    with pytest.raises(ValueError, match="unlabeled must mark no sample"):
+        batches.transform(X)
+
+
+def test_embeddings_have_unit_spread_within_classes():
+    X, y = problem(4000, 5, 4)
+    model = slce_xp.fit(X, y, criterion="separation", shrinkage=0)
+    Z = model.transform(X)
+    residuals = Z - np.stack([Z[y == label].mean(axis=0) for label in range(4)])[y]
+    np.testing.assert_allclose(residuals.T @ residuals / len(X), np.eye(3), atol=1e-9)
+    assert model.shrinkage < 1e-13
+
+
+def test_inverse_transform_is_undone_and_centroids_are_reconstructed(xp):
+    model = fitted(xp, p=3)
+    Z = np.random.default_rng(0).standard_normal((7, 3))
+    back = model.transform(model.inverse_transform(xp.array(Z)))
+    np.testing.assert_allclose(xp.numpy(back), Z, atol=xp.tolerance(1e-9, 1e-2))
+    centroids = xp.numpy(model.centroids)
+    again = xp.numpy(model.reconstruct(model.centroids))
+    scale = np.abs(centroids - xp.numpy(model.mean)).max(axis=0)
+    np.testing.assert_allclose(again / scale, centroids / scale, atol=xp.tolerance(1e-9, 1e-2))
+
+
+def test_scaled_columns_are_restored():
+    X, y = problem(120, 8, 4)
+    scale = X.std(axis=0)
+    model = slce_xp.fit(X / scale, y, criterion="separation").unscaled(scale)
+    np.testing.assert_allclose(model.reconstruct(model.centroids), model.centroids, rtol=1e-9)
+
+
+def test_confusions_are_those_of_the_embedding():
+    model = fitted(p=2)
+    means = model.transform(model.centroids)
+    assert len(model.confusions) == 6
+    overlaps = [overlap for _, _, overlap in model.confusions]
+    assert overlaps == sorted(overlaps, reverse=True)
+    for first, second, overlap in model.confusions:
+        distance = np.linalg.norm(means[first] - means[second])
+        assert overlap == pytest.approx(0.5 * math.erfc(distance / (2 * math.sqrt(2))), rel=1e-9)
+    shares = model.weights / model.weights.sum()
+    assert oracle.separation(means, shares) == pytest.approx(model.separation, abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    "name", ["loss", "loss_curve", "loss_shares", "component_losses", "eigenvalue_bounds"]
+)
+def test_there_is_no_loss(name):
+    with pytest.raises(ValueError, match=f"{name} needs criterion='centroid'"):
+        getattr(fitted(), name)
+
+
+def test_the_model_says_what_it_is():
+    text = str(fitted())
+    assert "separation   9" in text
+    assert "shrinkage    0." in text
+    assert "confused     most: " in text
+    assert "loss" not in text
+
+
+def test_a_file_has_the_criterion(tmp_path):
+    model = fitted()
+    model.save(tmp_path / "model.npz")
+    loaded = slce_xp.load(tmp_path / "model.npz")
+    for name in ("criterion", "shrinkage", "separation", "separation_gap"):
+        assert getattr(loaded, name) == getattr(model, name)
+    np.testing.assert_array_equal(loaded.patterns, model.patterns)
+    assert str(loaded) == str(model)
+
+
+def test_a_damaged_criterion_is_refused(tmp_path):
+    model = dataclasses.replace(fitted(), patterns=None)
+    model.save(tmp_path / "model.npz")
+    with pytest.raises(ValueError, match="damaged or not a model"):
+        slce_xp.load(tmp_path / "model.npz")
+
+
+# ---------------------------------------------------------------- classification
+
+
+def test_predictions_are_those_of_discriminant_analysis(xp):
+    """With all components and no shrinkage: LDA, whose probabilities are known."""
+    discriminant_analysis = pytest.importorskip("sklearn.discriminant_analysis")
+    X, y = problem(200, 6, 4)
+    model = slce_xp.fit(xp.array(X), y, criterion="separation", shrinkage=0)
+    lda = discriminant_analysis.LinearDiscriminantAnalysis(solver="lsqr").fit(X, y)
+    found = xp.numpy(model.predict_proba(xp.array(X)))
+    np.testing.assert_allclose(found, lda.predict_proba(X), atol=xp.tolerance(1e-7, 2e-2))
+    assert np.mean(model.predict(xp.array(X)) == lda.predict(X)) > xp.tolerance(0.999, 0.97)
+
+
+def test_the_default_criterion_predicts_the_nearest_centroid():
+    X, y = problem(90, 6, 3)
+    names = np.array(["one", "two", "three"])[y]
+    model = slce_xp.fit(X, names, 1)
+    Z, means = model.transform(X), model.transform(model.centroids)
+    nearest = np.abs(Z - means.T).argmin(axis=1)
+    np.testing.assert_array_equal(model.predict(X), model.classes[nearest])
+    with pytest.raises(ValueError, match="predict_proba needs criterion='separation'"):
+        model.predict_proba(X)
+
+
+def test_missing_values_are_not_classified():
+    X, y = problem(90, 6, 3)
+    model = slce_xp.fit(X, y, criterion="separation")
+    X[4, 2] = np.nan
+    with pytest.raises(ValueError, match="missing or infinite value in row 4"):
+        model.predict(X)
+
+
+# ---------------------------------------------------------------- the command and the benchmark
+
+
+def test_the_command_fits_and_predicts(tmp_path):
+    X, y = problem(90, 5, 3)
+    names = np.array(["one", "two", "three"])[y]
+    lines = [f"{','.join(map(str, row))},{name}" for row, name in zip(X, names, strict=True)]
+    table = tmp_path / "table.csv"
+    table.write_text("\n".join(["a,b,c,d,e,kind", *lines]) + "\n", encoding="utf-8")
+    model, output = tmp_path / "model.npz", tmp_path / "predicted.csv"
+    fit = ["fit", str(table), "--label", "kind", "--criterion", "separation", "--folds", "0"]
+    assert main([*fit, "--model", str(model)]) == 0
+    assert main(["predict", str(model), str(table), "--label", "kind", "-o", str(output)]) == 0
+    expected = slce_xp.fit(X, names, criterion="separation")
+    rows = [line.split(",") for line in output.read_text(encoding="utf-8").splitlines()]
+    assert rows[0] == ["kind", "predicted", "probability"]
+    assert [row[1] for row in rows[1:]] == [str(label) for label in expected.predict(X)]
+    sure = expected.predict_proba(X).max(axis=1)
+    np.testing.assert_allclose([float(row[2]) for row in rows[1:]], sure, rtol=1e-6)
+
+
+def test_the_benchmark_of_a_folder(tmp_path, capsys):
+    accuracy = pytest.importorskip("benchmarks.accuracy")
+    X, y = problem(100, 6, 4)
+    X[3, 2] = np.nan
+    np.savez(tmp_path / "mine.npz", X=X, y=y)
+    output = tmp_path / "table.md"
+    text = accuracy.main(
+        ["--data", str(tmp_path), "--dimensions", "2", "--repetitions", "3", "--methods",
+         "SLCE", "SLCE, separation", "PCA", "--output", str(output)]
+    )  # fmt: skip
+    assert output.read_text(encoding="utf-8") == text
+    means = [
+        np.mean([accuracy.accuracy(accuracy.LINEAR[m], X, y, 2, r) for r in range(3)])
+        for m in ("SLCE", "SLCE, separation", "PCA")
+    ]
+    row = next(line for line in text.splitlines() if line.startswith("| mine | 2 |"))
+    for cell, mean in zip(row.split("|")[3:6], means, strict=True):
+        assert cell.replace("*", "").split("±")[0].strip() == f"{mean:.1f}"
+    assert means[1] > means[2]
+    assert "in 1 of 1 comparisons" in text
+
+
+def test_wine_unscaled_is_as_good_as_shrinkage_discriminant_analysis():
+    datasets = pytest.importorskip("sklearn.datasets")
+    discriminant_analysis = pytest.importorskip("sklearn.discriminant_analysis")
+    neighbors = pytest.importorskip("sklearn.neighbors")
+    X, y = datasets.load_wine(return_X_y=True)
+    right = np.zeros(2)
+    for seed in range(10):
+        order = np.random.default_rng(seed).permutation(len(y))
+        test, train = order[:36], order[36:]
+        for i, model in enumerate((
+            slce_xp.SLCE(2, criterion="separation"),
+            discriminant_analysis.LinearDiscriminantAnalysis(solver="eigen", shrinkage="auto"),
+        )):  # fmt: skip
+            Z = model.fit(X[train], y[train]).transform(X)
+            knn = neighbors.KNeighborsClassifier(5).fit(Z[train], y[train])
+            right[i] += np.mean(knn.predict(Z[test]) == y[test])
+    assert 10 * right[0] > 10 * right[1] - 2
