@@ -70,7 +70,8 @@ class Moments:
     weight_unit : float
         Unit of the weights, a power of two.
     centring : float
-        W·‖offset‖², which centring subtracts from Σ w ‖z‖²: it shows how many digits are lost.
+        W·‖offset‖² as the sums were taken, which centring subtracts from Σ w ‖z‖²: it shows how
+        many digits are lost.
     """
 
     totals: np.ndarray
@@ -235,6 +236,7 @@ class Moments:
             sums=a.sums + b.sums,
             second=_sum_of_known(a.second, b.second),
             unlabeled_square=_sum_of_known(a.unlabeled_square, b.unlabeled_square),
+            centring=a.centring + b.centring,
         )
 
     def about(self, shift: Array) -> Moments:
@@ -258,7 +260,6 @@ class Moments:
             sums=self.sums - self.weights[:, None] * step,
             second=second,
             unlabeled_square=square,
-            centring=0.0,
         )
 
     @property
@@ -293,6 +294,7 @@ class Moments:
             unlabeled_square=times(self.unlabeled_square, factor * step * step),
             scale=scale,
             weight_unit=weight_unit,
+            centring=self.centring * (factor * step * step),
         )
 
     def astype(self, dtype: Any) -> Moments:
