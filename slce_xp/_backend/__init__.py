@@ -6,7 +6,7 @@ how much memory a device has, and which routine of a library is better than the 
 """
 
 from slce_xp._backend.hardware import accelerator_model, processor_model
-from slce_xp._backend.linalg import cholesky, largest_eigenpairs, qr, solve_upper
+from slce_xp._backend.linalg import cholesky, eigh, largest_eigenpairs, qr, solve_upper
 from slce_xp._backend.memory import free_bytes
 from slce_xp._backend.places import (
     BACKENDS,
@@ -76,6 +76,7 @@ __all__ = [
     "draw_normal",
     "draw_sparse",
     "dtype_name",
+    "eigh",
     "factors_of",
     "find_place",
     "free_bytes",

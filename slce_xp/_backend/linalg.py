@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -49,6 +52,22 @@ def _is_large_for_numpy(matrix: Array) -> bool:
     return isinstance(matrix, np.ndarray) and matrix.shape[0] > SUBSET_FROM
 
 
+def eigh(matrix: Array, solve: Callable[..., Any] | None = None) -> tuple[Array, Array]:
+    """All eigenpairs of a symmetric matrix, in ascending order, by the library or by `solve`.
+
+    LAPACK's divide and conquer fails for a few matrices, most of whose eigenvalues are zero but for
+    rounding; with rows and columns in the reverse order it does not.
+    """
+    xp, _ = place_of(matrix)
+    solve = solve or xp.linalg.eigh
+    try:
+        values, vectors = solve(matrix)
+    except np.linalg.LinAlgError:
+        values, vectors = solve(xp.flip(matrix))
+        vectors = xp.flip(vectors, axis=0)
+    return values, vectors
+
+
 def largest_eigenpairs(matrix: Array, k: int) -> tuple[Array, Array]:
     """The algebraically largest eigenpairs of a symmetric matrix, in descending order.
 
@@ -65,13 +84,12 @@ def largest_eigenpairs(matrix: Array, k: int) -> tuple[Array, Array]:
     """
     xp, device = place_of(matrix)
     m = matrix.shape[0]
-    some = 0 < 2 * k < m
+    some, solve = 0 < 2 * k < m, None
     if _is_large_for_numpy(matrix):
         chosen = {"subset_by_index": (m - k, m - 1)} if some else {"driver": "evd"}
         linalg = importlib.import_module("scipy.linalg")
-        values, vectors = linalg.eigh(matrix, check_finite=False, **chosen)
-    else:
-        values, vectors = xp.linalg.eigh(matrix)
+        solve = partial(linalg.eigh, check_finite=False, **chosen)
+    values, vectors = eigh(matrix, solve)
     # take, not a flipped view: negative strides abort torch when they reach it by DLPack.
     descending = xp.arange(values.shape[0] - 1, -1, -1, device=device)
     return xp.take(values, descending, axis=0), xp.take(vectors, descending, axis=1)

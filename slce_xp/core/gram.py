@@ -114,7 +114,10 @@ def solve(operator: CentroidOperator, request: Request) -> Solution:
     beyond = [
         slice(0, positive), slice(n - negative, n - negative + nearest), slice(n - largest, n)
     ]  # fmt: skip
-    vectors = xp.concat([images.beyond_rounding(part) for part in beyond], axis=1)
+    spans = [images.beyond_rounding(part) for part in beyond]
+    solid = spans[0].shape[1]  # others come from the ridge
+    vectors = xp.concat(spans, axis=1)
+    del spans
     near = images.near_zero(slice(positive, n - negative), vectors)
     vectors = eigen.orthonormal_columns(xp.concat([vectors, near], axis=1))
     eps = eigen.eps_of(values)
@@ -133,20 +136,24 @@ def solve(operator: CentroidOperator, request: Request) -> Solution:
     if found.values.size:
         count = min(k, found.values.size)
         refined = refine(operator, images.known, found.vectors[:, :count], square)
-        # T has as many eigenvalues beyond rounding: one of their vectors may be too inexact.
-        is_whole = int((found.values > 0.0).sum()) >= min(k, positive)
+        # Fewer than T has: one of its vectors is too inexact.
+        is_whole = int((found.values > 0.0).sum()) >= min(k, solid)
         converged = refined.converged and is_balanced and is_whole
         if refined.converged:
             before = found.values[:count]
             found = found.replaced(read(refined.values)[0], refined.vectors)
             same = np.ones(count, dtype=bool)
             found = found.or_known(before, same, LARGEST_RESIDUAL * eps * square)
-            beyond = np.zeros(found.values.size - count)
-            found = found.or_inexact(np.concatenate([refined.lengths, beyond]))
+            lengths = np.zeros(found.values.size)
+            lengths[:count] = refined.lengths
+            found = found.or_inexact(lengths)
         else:  # eigenvalues are those of the vectors that are returned
             last = resolve(operator, refined.vectors, square)
             found = found.replaced(last.values, last.vectors, last.error)
     if null.shape[1]:
+        # Some of what was found may be shorter than the ridge, and in the span of these.
+        for _ in range(2):
+            null = eigen.orthonormal_columns(null - found.vectors @ (found.vectors.T @ null))
         count = min(null.shape[1], max(0, k - found.before_zero))
         null = refine_null(operator, images.known, null[:, :count], square)
     values, vectors, bounds = leading(operator, k, found, null)

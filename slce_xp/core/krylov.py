@@ -330,11 +330,11 @@ def _settled(
     if isinstance(side, _Samples):
         both = _joined(found.vectors, span) if near.any() else found.vectors
         refined = refine(operator, partial(side.known, space), both, ritz.largest)
-        is_known = found.values >= math.sqrt(space.eps) * ritz.largest
+        is_large = found.values >= math.sqrt(space.eps) * ritz.largest
         values = read(refined.values)[0]
-        if near.any() or not is_known.all():
+        if near.any() or not is_large.all():
             pairs = resolve(operator, refined.vectors, ritz.largest, gap)
-            pairs = pairs.or_known(values[: len(is_known)], is_known).real()
+            pairs = pairs.or_known(values[: len(is_large)], is_large).real()
         else:
             pairs = Resolved.certain(values, refined.vectors)
         lengths = np.full(len(pairs.values), refined.lengths.max(initial=0.0))
@@ -347,7 +347,9 @@ def _settled(
     rounding = LARGEST_RESIDUAL * ritz.eps * ritz.largest
     beyond = np.maximum(lengths - rounding, 0.0)
     low, high = pairs.or_inexact(beyond).bounds()
-    high = max(high + lost if count.proven else found.bounds[1], low, count.low)
+    # Vectors that have not converged say nothing of the eigenvalues they are to become.
+    is_known = count.proven and not beyond.any()
+    high = max(high + lost if is_known else found.bounds[1], low, count.low)
     low, high = min(low, k), min(high, k)
     beyond = np.maximum(beyond[:low], 4.0 * ritz.eps * ritz.norm)
     below = found.below
@@ -394,7 +396,7 @@ def _largest(matrix: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray, float]
     By NumPy: SciPy brings threads of its own, which would go on to spin for a while and slow
     down NumPy's in the next pass by half.
     """
-    values, vectors = np.linalg.eigh(matrix)
+    values, vectors = _backend.eigh(matrix)
     norm = float(np.abs(values).max())
     return values[::-1][:k].copy(), vectors[:, ::-1][:, :k].copy(), norm
 
@@ -404,7 +406,7 @@ def _factor(matrix: np.ndarray) -> np.ndarray:
     try:
         return np.linalg.cholesky(matrix)
     except np.linalg.LinAlgError:
-        values, vectors = np.linalg.eigh(matrix)
+        values, vectors = _backend.eigh(matrix)
         return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)))
 
 
@@ -487,7 +489,7 @@ class _Samples:
     def known(self, space: KrylovSpace) -> KnownPairs:
         """All Ritz pairs of the space, for a refinement."""
         small = self._factor.T @ (space.signed(self._factor))
-        values, weights = np.linalg.eigh(0.5 * (small + small.T))
+        values, weights = _backend.eigh(0.5 * (small + small.T))
         left = self._factor @ weights
         return KnownPairs(values, partial(space.project, left), partial(space.combine_on, left))
 
@@ -526,7 +528,7 @@ class _Samples:
         factor = self._factor
         solved = np.linalg.lstsq(factor.T, self._weights[:, which], rcond=space.eps)[0]
         vectors = self._operator.combine_rows(space.combine(solved)).T
-        squares, axes = np.linalg.eigh(read(gram_of(vectors))[0])
+        squares, axes = _backend.eigh(read(gram_of(vectors))[0])
         axes = _backend.from_host(axes[:, squares > 0.5], self._operator.place, vectors.dtype)
         return vectors @ axes
 

@@ -237,7 +237,7 @@ class KrylovSpace:
         rows_kept = noise < 1.0
         # Noisy rows are made short: what they say must not hide what clean ones do.
         scale = rows_kept * np.minimum(1.0, np.sqrt(self.eps) / np.maximum(noise, self.eps))
-        squares, axes = np.linalg.eigh(gram * np.outer(inverse * scale, inverse * scale))
+        squares, axes = _backend.eigh(gram * np.outer(inverse * scale, inverse * scale))
         rounding = np.square(noise * scale) @ np.square(axes)
         visible = 4.0 * gram.shape[0] * self.eps * float(squares[-1])
         kept = (squares > visible) & (squares > rounding)
