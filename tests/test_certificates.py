@@ -19,8 +19,10 @@ import slce_xp
 extended = pytest.mark.skipif(
     np.finfo(np.longdouble).eps > 1e-18, reason="this machine has no extended precision"
 )
-CHUNKS, PER_CHUNK = 18, 30
+CHUNKS, PER_CHUNK = 18, 28
 SOLVERS = ("auto", "scatter", "gram", "krylov")
+# What the judge of the fuzzer says of counts and angles.
+PROVED = ("angle bound", "positive", "n_positive", "components", "not finite", "stray warning")
 SETS = [
     "arcene", "coil20", "colon", "har_meanstd66", "ionosphere", "mice_protein", "mnist",
     "olivetti", "tcga_luad", "usps", "worm_neuron", "yale",
@@ -37,8 +39,8 @@ def planted(seed):
     X = (H·√b + Q·√w)·Rᵀ has the eigenvalues b − w and, for columns without a contrast, −w.
     """
     rng = np.random.default_rng(seed)
-    n, n_classes = int(rng.integers(30, 201)), int(rng.integers(2, 9))
-    noise = int(rng.integers(n_classes - 1, min(n - n_classes, 150)))
+    n, n_classes = int(rng.integers(30, 151)), int(rng.integers(2, 9))
+    noise = int(rng.integers(n_classes - 1, min(n - n_classes, 110)))
     y = fuzz.draw_labels(rng, n, n_classes)
     # Contrasts and noise are orthogonal as rows count, times √w.
     root = np.sqrt(rng.integers(1, 4, n)) if rng.random() < 0.3 else np.ones(n)
@@ -107,7 +109,7 @@ def test_what_is_proved_is_true(chunk):
     assert not found, "\n".join(found)
 
 
-def untrue(problem, truth, **options):
+def untrue(problem, truth):
     """What a model says of itself and is not so."""
     judge = fuzz.Judge(problem, truth)
     with warnings.catch_warnings(record=True) as caught:
@@ -115,12 +117,195 @@ def untrue(problem, truth, **options):
         model = fuzz.fit(problem)
     judge.warned(caught)
     judge.model(model)
-    yield from map(str, judge.failures)
+    yield from (str(failure) for failure in judge.failures if failure.kind in PROVED)
+    # The judge allows for 32 eps of the dtype. All but one are resolved, and 32 are the oracle's.
+    zero = float(np.finfo(problem.dtype).eps + 32 * np.finfo(float).eps) * truth.scale
     k = truth.values.size if problem.n_components == "positive" else problem.n_components
-    k = min(len(truth.classes) - 1, truth.values.size) if k is None else k
-    exact = 32 * np.finfo(float).eps * truth.scale  # of the oracle
-    least, most = (int((truth.values[:k] > level).sum()) for level in (exact, -exact))
+    k = len(truth.classes) - 1 if k is None else k
+    least, most = (int((truth.values[:k] > level).sum()) for level in (zero, -zero))
     low, high = model.n_positive_bounds
     if not (low <= most and least <= high):
         near = truth.values[max(0, min(low, least) - 1) :][:3] / truth.scale
         yield f"{low} to {high} are said to be positive, {least} to {most} are: {near}"
+
+
+# ---------------------------------------------------------------- what went wrong before
+
+
+def judged(problem, **options):
+    """What is wrong with the model of a problem, and the model."""
+    truth = fuzz.find_truth(problem)
+    judge = fuzz.Judge(problem, truth)
+    with warnings.catch_warnings(record=True) as caught, fuzz.as_if_large(problem):
+        warnings.simplefilter("always")
+        model = slce_xp.fit(
+            problem.X,
+            problem.y,
+            problem.n_components,
+            solver=problem.solver,
+            sample_weight=problem.weights,
+            **options,
+        )
+    judge.warned(caught)
+    judge.model(model)
+    return [str(failure) for failure in judge.failures], model, truth
+
+
+@extended
+def test_gram_finds_small_eigenvalues_among_large_negative_ones():
+    """Of 788 eps·tr S_t, in vectors that rounding mixes with those of 1e15 eps."""
+    rng = np.random.default_rng([606, 78])
+    n_classes = int(rng.integers(3, 6))
+    X = np.exp(rng.uniform(2, 10) * rng.standard_normal((29, 55)))
+    y = fuzz.draw_labels(rng, 29, n_classes)
+    weights = 10 ** rng.uniform(-7.7, 0, 29)
+    for solver in ("gram", "krylov"):
+        problem = fuzz.Problem(0, "heavy_tails", X, y, None, solver, "C", weights)
+        failures, model, truth = judged(problem)
+        assert not failures
+        eps = np.finfo(float).eps * truth.scale
+        assert 700 * eps < truth.values[3] < 800 * eps
+        assert model.n_positive_bounds == (4, 4)
+
+
+@extended
+@pytest.mark.parametrize(
+    "seed",
+    [
+        302679,  # Gram form, not converged: eigenvalues are those of the returned vectors
+        700581,  # Gram form: directions of the null space and one that is nearly in it
+        701318,  # a batch whose centring lost digits
+    ],
+)
+def test_problems_of_the_fuzzer_that_failed(seed):
+    with np.errstate(all="ignore"):
+        assert not [str(failure) for failure in fuzz.run(seed).failures]
+
+
+@extended
+def test_bounds_of_a_stopped_iteration_include_what_is_within_rounding_of_zero():
+    """Above the level that rounding allows four eigenvalues are counted, and five are positive."""
+    rng = np.random.default_rng(139)
+    n, n_classes, noise = 105, 6, 90
+    y = np.arange(n) % n_classes
+    member = np.eye(n_classes)[y]
+    H = np.linalg.qr(np.column_stack([np.ones(n), member[:, :-1]]))[0][:, 1:]
+    Q = np.linalg.qr(np.column_stack([member, rng.standard_normal((n, noise))]))[0][:, n_classes:]
+    values = np.array([1.0, 0.5, 0.01, 1e-3, 1e-4])
+    X = Q * np.sqrt(10.0 ** rng.uniform(-3, 3, noise))
+    X[:, :5] = H * np.sqrt(values + 1e-3) + Q[:, :5] * np.sqrt(1e-3)
+    X = (X @ fuzz.rotation(rng, 131)[:noise]).astype(np.float32)
+    for max_iter in range(1, 6):
+        for solver in ("krylov", "auto"):
+            problem = fuzz.Problem(
+                0, "planted", X, y, "positive", solver, "C", width=10, wide_passes=3, iterates=True
+            )
+            _, model, truth = judged(problem, max_iter=max_iter)
+            low, high = model.n_positive_bounds
+            assert low <= int((truth.values > 1e-12).sum()) <= high
+
+
+def test_an_eigensolver_that_fails_tries_again_in_reverse_order(monkeypatch):
+    """As LAPACK's does for a few matrices with many eigenvalues near zero, on some machines."""
+    solve, calls = np.linalg.eigh, []
+
+    def fails_at_first(matrix):
+        calls.append(matrix)
+        if len(calls) == 1:
+            raise np.linalg.LinAlgError("Eigenvalues did not converge")
+        return solve(matrix)
+
+    matrix = np.random.default_rng(0).standard_normal((9, 9))
+    matrix = matrix + matrix.T
+    monkeypatch.setattr(np.linalg, "eigh", fails_at_first)
+    values, vectors = slce_xp.core.largest_eigenpairs(matrix, 3)
+    assert len(calls) == 2
+    np.testing.assert_allclose(matrix @ vectors, vectors * values, atol=1e-12)
+    np.testing.assert_allclose(values, solve(matrix)[0][::-1][:3])
+
+
+@extended
+def test_a_refinement_that_loses_an_eigenvalue_is_reported():
+    """A column of timestamps leaves 1e-12 of the scatter to all others: one pass is too few."""
+    problem = dataclasses.replace(fuzz.make_problem(801361), kind="C", solver="krylov")
+    failures, model, truth = judged(problem, tol=0.1, max_iter=1)
+    assert not [text for text in failures if "positive" in text or "angle" in text]
+    assert truth.values[1] > 1000 * np.finfo(float).eps * truth.scale
+    assert model.n_positive_bounds[1] == 2
+
+
+# ---------------------------------------------------------------- loose tolerances, few passes
+
+
+@extended
+@pytest.mark.parametrize("chunk", range(4))
+def test_loose_tolerances_and_few_passes(chunk):
+    found = []
+    for seed in range(1000 + 30 * chunk, 1030 + 30 * chunk):
+        rng = np.random.default_rng([seed, 2])
+        problem = list(variants(planted(seed)))[rng.integers(8)]
+        if problem.unlabeled is not None:
+            continue
+        options = {"tol": 10.0 ** rng.uniform(-15, -0.31), "max_iter": int(rng.integers(1, 6))}
+        _, model, truth = judged(problem, **options)
+        found += [f"{problem}, {options}: {text}" for text in false_bounds(model, truth)]
+    assert not found, "\n".join(found)
+
+
+def false_bounds(model, truth):
+    """Whether the stated bounds of the count and the angle are wrong."""
+    eps = float(np.finfo(model.components.dtype).eps)
+    positive = [int((truth.values > s * eps * truth.scale).sum()) for s in (1.0, -1.0)]
+    low, high = model.n_positive_bounds
+    if low > positive[1] or high < min(positive[0], model.plan.n_components):
+        yield f"{low} to {high} are said to be positive, {positive} are"
+    A = model.components[np.asarray(model.eigenvalues) > 0].astype(np.float64)
+    if len(A) and np.isfinite(model.angle_bound) and len(A) == len(model.components):
+        gap = truth.values[len(A) - 1] - np.append(truth.values, -np.inf)[len(A)]
+        known = 32 * np.finfo(float).eps * np.abs(truth.values).max() / gap + 8 * eps * len(A.T)
+        angle = oracle.largest_angle(A, truth.vectors[: len(A)])
+        if angle > model.angle_bound + known:
+            yield f"the angle is {angle:.1e}, {model.angle_bound:.1e} is stated"
+
+
+# ---------------------------------------------------------------- real data
+
+
+def real_set(folder, name):
+    """A data set, or some of it: what the oracle can do in a second."""
+    X, y = load_set(folder, name)
+    X = np.log2(X + 1.0) if name == "tcga_luad" else X
+    step = max(1, -(-len(X) // 600))
+    X, y = X[::step].astype(np.float64), y[::step]
+    complete = ~np.isnan(X).any(axis=1)
+    X, y = X[complete], y[complete]  # of mice_protein
+    return X[:, :: -(-X.shape[1] // 1200)], y
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_counts_and_angles_on_real_data(data_folder, name):
+    X, y = real_set(data_folder, name)
+    for dtype in (np.float64, np.float32):
+        data = X.astype(dtype)
+        values, vectors = oracle.eigenpairs(data, y)
+        eps = float(np.finfo(dtype).eps) * np.square(oracle.centred(data)).sum()
+        least, most = (int((values > level).sum()) for level in (32 * eps, -eps))
+        for solver in SOLVERS:
+            given = data
+            if name == "worm_neuron":
+                given = sp.csr_array(data)
+                if solver == "gram":
+                    continue  # refused for sparse data
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                model = slce_xp.fit(given, y, "positive", solver=solver)
+            low, high = model.n_positive_bounds
+            assert low <= min(most, len(set(y.tolist())) - 1), (solver, dtype)
+            assert high >= least, (solver, dtype)
+            unconverged = [w for w in caught if w.category is slce_xp.ConvergenceWarning]
+            angle = oracle.largest_angle(model.components, vectors[:low])
+            gap = values[low - 1] - values[low]
+            known = 64 * np.finfo(float).eps * np.abs(values).max() / gap
+            assert angle <= model.angle_bound + known + 8 * np.finfo(dtype).eps * X.shape[1] ** 0.5
+            if dtype is np.float64 and not unconverged:
+                assert model.angle_bound <= 1e-5, solver
