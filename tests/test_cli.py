@@ -876,7 +876,8 @@ def test_plots_have_the_same_bytes_at_another_time(kind, k, tmp_path, monkeypatc
     paths = tmp_path / f"1.{kind}", tmp_path / f"2.{kind}"
     for path, epoch in zip(paths, ("0", "86400"), strict=True):
         monkeypatch.setenv("SOURCE_DATE_EPOCH", epoch)  # the date that Matplotlib uses
-        model = SimpleNamespace(classes=np.array(["u", "v"]), loss_shares=np.full(k, 0.25))
+        facts = {"criterion": "centroid", "loss_shares": np.full(k, 0.25)}
+        model = SimpleNamespace(classes=np.array(["u", "v"]), **facts)
         arguments = SimpleNamespace(plot_components=None, table=Path("t.csv"))
         write_plot(path, Z, table, model, arguments)
     assert paths[0].stat().st_size > 1000

@@ -202,6 +202,8 @@ def test_all_parameters_reach_the_fit(monkeypatch):
         "class_weight": "balanced",
         "unlabeled": -1,
         "unlabeled_weight": 0.5,
+        "criterion": "separation",
+        "shrinkage": 0.5,
         "random_state": 3,
     }
     assert set(given) == set(SLCE().get_params())

@@ -220,10 +220,7 @@ class _Features:
 
     def shrink(self, shrinkage: float | None) -> float:
         """Shrink the matrix by OAS, or by a given weight; return it."""
-        xp, device = self._operator.place
-        used = _shrinkage(self._operator, self._matrix, self.n_varying, shrinkage)
-        self._matrix *= 1.0 - used
-        self._matrix += used * xp.eye(self._operator.d, dtype=self._matrix.dtype, device=device)
+        self._matrix, used = _shrunk(self._operator, self._matrix, self.n_varying, shrinkage)
         return used
 
     def discriminate(self) -> Array:
@@ -255,12 +252,8 @@ class _Samples:
 
     def shrink(self, shrinkage: float | None) -> float:
         """Shrink N by OAS, or by a given weight; return it."""
-        xp, device = self._operator.place
-        used = _shrinkage(self._operator, self._matrix, self.n_varying, shrinkage)
-        self._matrix *= 1.0 - used
-        self._matrix += used * xp.eye(self._operator.n, dtype=self._matrix.dtype, device=device)
-        self._used = used
-        return used
+        self._matrix, self._used = _shrunk(self._operator, self._matrix, self.n_varying, shrinkage)
+        return self._used
 
     def discriminate(self) -> Array:
         """√π C N⁻¹ Cᵀ √π, shape (K, K), by Woodbury's identity."""
@@ -310,3 +303,14 @@ def _shrinkage(operator: ScatterOperator, matrix: Array, d: int, shrinkage: floa
         below = (n + 1.0 - 2.0 / max(d, 1)) * (square - sphere)
         shrinkage = above / below if 0.0 < above < below else 1.0
     return min(1.0, max(shrinkage, 4.0 * max(d, 1) * eps))
+
+
+def _shrunk(
+    operator: ScatterOperator, matrix: Array, d: int, shrinkage: float | None
+) -> tuple[Array, float]:
+    """(1 − ρ) times a square matrix, which is not kept, plus ρ times the identity; and ρ."""
+    xp, device = operator.place
+    used = _shrinkage(operator, matrix, d, shrinkage)
+    matrix *= 1.0 - used
+    matrix += used * xp.eye(matrix.shape[0], dtype=matrix.dtype, device=device)
+    return matrix, used
