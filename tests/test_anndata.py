@@ -11,7 +11,7 @@ from conftest import make_backend
 
 import slce_xp
 from slce_xp._data import file_rows, row_reader
-from slce_xp._planning import plan as _plan
+from slce_xp._planning import memory as _memory
 from slce_xp.anndata import slce
 
 ad = pytest.importorskip("anndata")
@@ -254,7 +254,7 @@ def backed(tmp_path, monkeypatch):
         opened.append(ad.read_h5ad(path, backed=mode))
         return opened[-1]
 
-    monkeypatch.setattr(_plan, "READ_BLOCK", 20 * 8 * D)
+    monkeypatch.setattr(_memory, "READ_BLOCK", 20 * 8 * D)
     monkeypatch.setattr(file_rows, "READ_BLOCK", 20 * 8 * D)
     yield open_backed
     for adata in opened:
@@ -315,7 +315,7 @@ def test_excluded_genes_take_no_memory(backed, monkeypatch):
     adata.X[::2, 0] += 9.0
     adata.var["highly_variable"] = np.arange(d) % 20 == 0
     there = backed(adata)
-    monkeypatch.setattr(_plan, "READ_BLOCK", 160_000)  # of 1000 cells
+    monkeypatch.setattr(_memory, "READ_BLOCK", 160_000)  # of 1000 cells
     monkeypatch.setattr(file_rows, "READ_BLOCK", 160_000)
     slce(there)  # imports are not counted
     tracemalloc.start()

@@ -9,7 +9,7 @@ import pytest
 
 import slce_xp
 from slce_xp._backend import uploads
-from slce_xp._planning import plan as _plan
+from slce_xp._planning import memory as _memory
 
 pytestmark = [pytest.mark.gpu, pytest.mark.parametrize("xp", ["cupy"], indirect=True)]
 
@@ -30,7 +30,7 @@ class Rows:
 
 
 def fit(monkeypatch, solver):
-    monkeypatch.setattr(_plan, "READ_BLOCK", X.nbytes // BLOCKS)
+    monkeypatch.setattr(_memory, "READ_BLOCK", X.nbytes // BLOCKS)
     return slce_xp.fit(Rows(), y, backend="cupy", solver=solver).to("numpy")
 
 

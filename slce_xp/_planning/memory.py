@@ -11,7 +11,7 @@ from slce_xp.core.rows import LARGEST_BLOCK, block_bytes
 from slce_xp.core.sums import ONE_HOT_CLASSES, PIECE_ROWS
 
 ROOM_FACTOR = 1.2  # free memory of a device that a fit requires, relative to its estimate
-PASS_COPIES = 8  # of a block of rows, while it is orthogonalized against the space
+PASS_COPIES = 9  # of a block of rows, while it is orthogonalized against the space
 SMALL = 400  # NumPy factors matrices up to this size in double precision, whatever their dtype
 # Bytes of a block that is read: enough for a disk and for fast products, or a share of the limit.
 READ_BLOCK, READ_SHARE = 2**24, 16
