@@ -172,7 +172,7 @@ def rows(backend):
         X, y = samples(n, d, n_classes)
         x = backend.array(X)
         with metered(backend) as found:
-            model = fit(x, y, solver)
+            model = fit(x, y, solver, krylov.FLOOR_EPS)
         shape = f"{solver} | {n} × {d}, {n_classes}"
         yield shape, str(found.reads), format_bytes(found.peak), format_bytes(model.plan.bytes)
 

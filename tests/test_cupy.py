@@ -45,7 +45,7 @@ def test_every_wait_of_a_fit_is_a_call_of_to_host(xp, emucuda, monkeypatch, solv
     assert measured.d2h_count == reads.count(type(x)) > 0
 
 
-@pytest.mark.parametrize("solver", ["auto", "gram", "krylov"])
+@pytest.mark.parametrize("solver", ["auto", "gram"])
 def test_few_launches(xp, emucuda, solver):
     rng = np.random.default_rng(0)
     y = np.arange(900) % 10
@@ -56,7 +56,7 @@ def test_few_launches(xp, emucuda, solver):
         model = slce_xp.fit(x, y, solver=solver)
     calls = measured.launches + measured.blas_calls + measured.solver_calls
     assert model.n_positive == 9
-    assert calls <= {"krylov": 300}.get(solver, 250)
+    assert calls <= 250
 
 
 def test_a_late_pass_costs_as_much_as_an_early_one(xp, emucuda, monkeypatch):

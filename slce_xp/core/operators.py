@@ -328,8 +328,7 @@ class CentroidOperator(ScatterOperator):
         """
         if self._gram is not None:
             return rows @ self._gram
-        views = _backend.column_slices_are_views(self.place.xp)
-        if self._rows.is_sparse or not views:  # by rows, as it is stored
+        if self._rows.is_sparse:  # by rows, as it is stored
             return self.project_rows(self.combine_rows(rows))
         rows = self._rooted(self._without_mean(rows))
         made = rows.shape[0] + (0 if self._moments.shift is None else self.n)
