@@ -35,10 +35,10 @@ _NAMES = {module: name for name, (module, _) in _LIBRARIES.items()}
 FUNCTIONS = (
     *("linalg.cholesky", "linalg.diagonal", "linalg.eigh", "linalg.qr", "linalg.solve"),
     *("linalg.trace", "linalg.vector_norm"),
-    *("__array_namespace_info__", "abs", "any", "arange", "argmax", "asarray", "astype", "concat"),
-    *("cumulative_sum", "empty", "eye", "finfo", "from_dlpack", "isdtype", "isfinite", "max"),
-    *("mean", "min", "ones", "ones_like", "reshape", "result_type", "sqrt", "sum"),
-    *("take", "where", "zeros", "zeros_like"),
+    *("__array_namespace_info__", "abs", "all", "any", "arange", "argmax", "asarray", "astype"),
+    *("concat", "cumulative_sum", "empty", "exp", "eye", "finfo", "flip", "from_dlpack", "isdtype"),
+    *("isfinite", "log", "max", "maximum", "mean", "min", "ones", "ones_like", "reshape"),
+    *("result_type", "sqrt", "sum", "take", "where", "zeros", "zeros_like"),
 )
 
 
