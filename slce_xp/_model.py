@@ -538,8 +538,8 @@ class Model:
         --------
         >>> import slce_xp
         >>> model = slce_xp.fit([[0.0], [1.0], [5.0], [6.0]], ["low", "low", "high", "high"])
-        >>> model.predict([[0.7], [4.0]])
-        array(['low', 'high'], dtype='<U4')
+        >>> model.predict([[0.7], [4.0]]).tolist()
+        ['low', 'high']
         """
         with _backend.computing(self._place):
             best = self._place.xp.argmax(self._scores(X), axis=1)

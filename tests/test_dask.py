@@ -209,6 +209,8 @@ def test_chunks_without_rows(solver):
         assert_same(model, slce_xp.fit(X, y, solver=solver))
 
 
+# Relative to the outlier, the gap between eigenvalues is rounding.
+@pytest.mark.filterwarnings("ignore:the angle to the exact subspace")
 def test_outlier_in_a_single_row_chunk_keeps_accuracy():
     X, y = TALL
     X = np.concatenate([X[:1] + 1e9, X[1:]])

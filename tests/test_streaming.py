@@ -557,7 +557,7 @@ def test_sparse_host_data_larger_than_the_device_stream_through_it(xp, monkeypat
     size = whole.data.nbytes + whole.indices.nbytes + whole.indptr.nbytes
     give_back = limit_room(xp, monkeypatch, size // 2)
     try:
-        model = fit_there(xp, whole, labels, "positive", solver="krylov")
+        model = fit_there(xp, whole, labels, "positive", solver="krylov", tol=1e-9)
     finally:
         give_back()
     assert model.plan.where == "blocks"
@@ -772,7 +772,8 @@ def test_one_row_and_no_rows():
 
 
 INTERRUPTED = """
-import signal, sys, threading, time
+import signal, sys, threading, time, warnings
+warnings.filterwarnings("ignore", "no direction lowers the loss")
 signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell may have turned off
 import numpy as np, slce_xp
 from slce_xp._planning import memory as _memory
@@ -849,7 +850,7 @@ def test_real_data_agree_with_memory(data_folder, tmp_path, blocks_of, name, sol
     n, d = values.shape
     rows = as_npy(values, tmp_path / "X.npy")
     blocks_of(max(61, n // 12 + 1), 8 * d)  # the last block is ragged
-    options = {"solver": solver, "tol": 1e-11}
+    options = {"solver": solver, "tol": 1e-9}
     model = slce_xp.fit(rows, labels, **options)
     memory = slce_xp.fit(values, labels, **options)
     assert model.plan.where == "blocks"
