@@ -62,8 +62,6 @@ def folder(tmp_path, monkeypatch):
         Experiment(3, ("blobs",), (2, 3), ("SLCE", "LDA", "PCA")),
     )
     monkeypatch.setattr(protocol, "EXPERIMENTS", experiments)
-    monkeypatch.setattr(report, "EXPERIMENTS", experiments)
-    monkeypatch.setattr(figures, "EXPERIMENTS", experiments)
     monkeypatch.setattr(protocol, "QUICK_SETS", ("blobs",))
     monkeypatch.setattr(figures, "figures", lambda sets: {})
     return tmp_path
