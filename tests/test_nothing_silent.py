@@ -316,6 +316,22 @@ def test_a_large_column_costs_the_gram_form_no_digits(column):
     np.testing.assert_allclose(model.eigenvalues, values[:2], atol=8 * 1.2e-7 * values[0])
 
 
+@pytest.mark.parametrize("duplicates", [0, 20])
+def test_the_gram_form_finds_the_whole_null_space(duplicates):
+    """Rounding in combinations of samples that vanish is not a direction of X."""
+    rng = np.random.default_rng(3)
+    n, d, k = 120, 124, 40
+    y = np.arange(n) % 4
+    X = (rng.standard_normal((n, d)) + 0.5 * rng.standard_normal((4, d))[y]) / np.arange(1, d + 1)
+    X[:duplicates] = X[n - duplicates :]
+    values, vectors = oracle.eigenpairs(X, y)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "n_components=40 was asked for")
+        model = slce_xp.fit(X, y, k, solver="gram")
+    np.testing.assert_allclose(model.eigenvalues, values[:k], atol=1e-12)
+    assert oracle.largest_angle(model.components, vectors[:k]) < 1e-7
+
+
 # ---------------------------------------------------------------- far from the origin
 
 
@@ -365,17 +381,20 @@ def test_squares_of_rows_are_summed_once(solver, monkeypatch):
     assert len(calls) == 1
 
 
-@pytest.mark.filterwarnings("ignore:n_components=1 was asked for")
-@pytest.mark.parametrize("weight", [0.0, 1e-10])
-def test_unlabelled_samples_that_hide_the_others_from_the_gram_form_are_reported(weight):
+@pytest.mark.parametrize("size", [1e-4, 1e4])
+@pytest.mark.parametrize("weight", [0.0, 1e-10, 1e-3, 1e6])
+def test_unlabelled_samples_do_not_hide_the_others_from_the_gram_form(weight, size):
     rng = np.random.default_rng(0)
     labelled, y = rng.normal(size=(20, 60)), np.arange(20) % 2
     labelled[:, 0] += 8 * y
-    others = 1e4 * rng.normal(size=(10, 60))
+    others = size * rng.normal(size=(10, 60))
     X = np.concatenate([labelled, others, -others]).astype(np.float32)
-    labels = np.concatenate([y, np.full(20, -1)])
-    with pytest.warns(slce_xp.ConvergenceWarning, match="Gram form"):
-        slce_xp.fit(X, labels, 1, solver="gram", unlabeled=-1, unlabeled_weight=weight)
+    y = np.concatenate([y, np.full(20, -1)])
+    model = slce_xp.fit(X, y, 1, solver="gram", unlabeled=-1, unlabeled_weight=weight)
+    M = oracle.weighted_matrix(X, y, None, y >= 0, weight)
+    values, vectors = oracle.descending(M)
+    np.testing.assert_allclose(model.eigenvalues, values[:1], rtol=1e-4)
+    assert oracle.largest_angle(model.components, vectors[:1]) < 1e-3
 
 
 def test_values_of_unrefined_vectors_are_not_claimed_to_be_positive():

@@ -179,7 +179,11 @@ class CentroidOperator(ScatterOperator):
         # √w; None for ones
         self._host_root = None if groups.weights is None else np.sqrt(groups.weights)
         self._root = rows.put(self._host_root)
-        self._signs = rows.put(groups.signs)
+        # In sample coordinates rows are also times √|s|, and signs are 1, −1 or 0: otherwise
+        # samples that hardly count could hide all others in G.
+        signs = groups.signs
+        self._signs = rows.put(None if signs is None else np.sign(signs))
+        self._balance = rows.put(None if signs is None else np.sqrt(np.abs(signs)))
         self.n = rows.n
         self.by_rows = rows.by_rows
         self.n_classes = groups.n_classes
@@ -191,12 +195,13 @@ class CentroidOperator(ScatterOperator):
         return with_second(self._moments, self._rows, self._groups)
 
     def gram(self) -> Array:
-        """G = X Xᵀ of the centred data, rows times √w, (n, n): formed once, then kept."""
+        """G = X Xᵀ of the centred data, rows times √(w·|s|), (n, n): formed once, then kept."""
         if self._gram is None:
             gram = self._rows.outer(self._moments.centred)
-            if self._root is not None:
-                gram *= self._root[:, None]
-                gram *= self._root
+            for factor in (self._root, self._balance):
+                if factor is not None:
+                    gram *= factor[:, None]
+                    gram *= factor
             self._gram = gram
         return self._gram
 
@@ -240,18 +245,8 @@ class CentroidOperator(ScatterOperator):
         return sums[: self.n_classes, :] / xp.sqrt(self.class_weights)[:, None]
 
     def signed_gram(self, values: Array) -> Array:
-        """VᵀSV with S the signs of samples: 1, or −λ without a label; (n, r) ↦ (r, r)."""
+        """VᵀSV with S the signs of samples: 1, or −1 without a label; (n, r) ↦ (r, r)."""
         return gram_of(values) if self._signs is None else values.T @ self._signed(values)
-
-    def signed_sum(self, values: Array) -> Array:
-        """Σ |s| v of one value per sample, shape ()."""
-        xp, _ = self.place
-        return xp.sum(values if self._signs is None else xp.abs(self._signs) * values)
-
-    @property
-    def largest_sign(self) -> float:
-        """The largest magnitude of the samples' signs: 1, or λ if that is more."""
-        return 1.0 if self.is_supervised else max(1.0, self._moments.unlabeled_weight)
 
     def reflect(self, values: Array) -> Array:
         """D·V with D = 2P − S, P the projector that averages over classes: (n, j) ↦ (n, j)."""
@@ -347,7 +342,7 @@ class CentroidOperator(ScatterOperator):
         """V·Xᵀ of the centred data, (b, d) ↦ (b, n)."""
         total = self._rows.join_rows(partial(self._scores, rows), self._shifted_width)
         total -= (rows @ self._mean_left)[:, None]
-        return self._rooted(total)
+        return self._balanced(self._rooted(total))
 
     def _scores(self, rows: Array, data: Array) -> Array:
         return self._moments.times(rows, self._moments.shifted(data).T)
@@ -355,7 +350,7 @@ class CentroidOperator(ScatterOperator):
     def combine_rows(self, rows: Array) -> Array:
         """U·X of the centred data, (b, n) ↦ (b, d)."""
         # Centred weights make centred sums, and are the smaller thing to centre.
-        rows = self._rooted(self._without_mean(rows))
+        rows = self._rooted(self._without_mean(self._balanced(rows)))
         (total,) = self._rows.sum_rows(partial(self._sum_term, rows), self._shifted_width)
         return total
 
@@ -377,6 +372,10 @@ class CentroidOperator(ScatterOperator):
     def _rooted(self, rows: Array) -> Array:
         """Rows of values per sample times √w."""
         return rows if self._root is None else rows * self._root
+
+    def _balanced(self, rows: Array) -> Array:
+        """Rows of values per sample times √|s|."""
+        return rows if self._balance is None else rows * self._balance
 
     def _without_mean(self, rows: Array) -> Array:
         """Rows u of values per sample with Σ √w u = 0."""
