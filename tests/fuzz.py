@@ -254,6 +254,16 @@ def wide(rng):
     return blobs(rng, (n, draw_size(rng, least=100, most=300), n_classes))
 
 
+def nearly_square(rng):
+    """A few features more than samples, some samples twice, and all that comes after zero."""
+    n = draw_size(rng, least=20, most=150)
+    more = int(rng.integers(0, 8))
+    problem = blobs(rng, (n, n + more, int(rng.integers(2, 6))))
+    count = int(rng.integers(0, n // 2))
+    problem["X"][:count] = problem["X"][n - count :]
+    return {**problem, "n_components": int(rng.integers(1, n)), "solver": draw_solver(rng, 0.1)}
+
+
 def tall(rng):
     n = draw_size(rng, least=100, most=400)
     return blobs(rng, (n, draw_size(rng, least=1, most=12), int(rng.integers(2, 8))))
@@ -344,6 +354,14 @@ def zero_weights(rng):
 
 def semisupervised(rng):
     return add_unlabeled(rng, blobs(rng))
+
+
+def unequal_unlabeled(rng):
+    """Samples without a label that are much larger or smaller than the others."""
+    problem = add_unlabeled(rng, blobs(rng))
+    size = log_uniform(rng, -6, 6)
+    problem["X"] = problem["X"] * np.where(problem["y"] < 0, size, 1.0)[:, None]
+    return {**problem, "unlabeled_weight": float(min(1e14, log_uniform(rng, -2, 2) / size**2))}
 
 
 def mixed(rng):
@@ -445,6 +463,7 @@ FAMILIES = [
     huge_columns,
     low_rank,
     wide,
+    nearly_square,
     tall,
     integers,
     buried,
@@ -456,6 +475,7 @@ FAMILIES = [
     weighted,
     zero_weights,
     semisupervised,
+    unequal_unlabeled,
     mixed,
     mixed,
     mixed,

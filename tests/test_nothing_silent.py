@@ -80,6 +80,14 @@ def test_sparse_data_and_batches_of_any_scale(solver):
         np.testing.assert_array_equal(one.components, other.components)
 
 
+def test_large_batches_far_from_the_origin_of_any_scale():
+    """Blocks of rows must not depend on the scale."""
+    X, y = oracle.blobs(900, 300, 4, seed=1)
+    X = (X + 100.0).astype(np.float32)
+    one, other = (as_batches(np.ldexp(X, exponent), y) for exponent in (0, -40))
+    np.testing.assert_array_equal(one.components, other.components)
+
+
 def test_batches_of_different_scales_and_weights_add_up():
     X, y = scaled_problem("float64")
     X[:20] *= 1e-40
@@ -395,6 +403,32 @@ def test_unlabelled_samples_do_not_hide_the_others_from_the_gram_form(weight, si
     values, vectors = oracle.descending(M)
     np.testing.assert_allclose(model.eigenvalues, values[:1], rtol=1e-4)
     assert oracle.largest_angle(model.components, vectors[:1]) < 1e-3
+
+
+@pytest.mark.parametrize("solver", FORMS)
+def test_centring_may_add_to_the_scatter_of_samples_without_a_label(solver):
+    """Rounding is relative to what it adds: a stated angle must hold."""
+    rng = np.random.default_rng(4)
+    X, y = 1e-4 * rng.standard_normal((26, 25)), np.full(26, -1)
+    X[:2], y[:2] = rng.standard_normal((2, 25)), [0, 1]
+    X = X.astype(np.float32)
+    model = slce_xp.fit(X, y, 8, unlabeled=-1, unlabeled_weight=1e7, solver=solver)
+    _, vectors = oracle.descending(oracle.weighted_matrix(X, y, None, y >= 0, 1e7))
+    angle = oracle.largest_angle(model.components, vectors[:8])
+    assert angle <= model.angle_bound
+
+
+def test_residuals_are_not_too_small_if_the_norm_is_rounding():
+    """A huge column that adds nothing to M: its norm is a billionth of that of S_t."""
+    y = np.array([0, 0, 1, 1, 0, 0])
+    for seed in range(8):
+        X = np.random.default_rng(seed).standard_normal((6, 16))
+        X[:, 13] = [0, 1.7e9, 1.7e9, 1.7e9, 0, 0]
+        M = oracle.matrix(X, y)
+        with pytest.warns(slce_xp.ConvergenceWarning):
+            model = slce_xp.fit(sp.csr_array(X), y, 1, solver="krylov")
+        residual = M @ model.components[0] - model.eigenvalues[0] * model.components[0]
+        assert np.linalg.norm(residual) <= 1.1 * model.residuals[0] * np.linalg.norm(M, 2)
 
 
 def test_values_of_unrefined_vectors_are_not_claimed_to_be_positive():

@@ -29,10 +29,10 @@ def solve(operator: CentroidOperator, request: Request) -> Solution:
     r"""Leading eigenpairs of M by way of G = X Xᵀ.
 
     With P averaging over classes and D = 2P − I, M = XᵀDX; samples without a label have −1 for
-    their 1 in I, and rows of X are times √w, or √(λw) without a label. For G = L·Lᵀ the n × n matrix T = LᵀDL has the
-    same non-zero eigenvalues, and T·w = μ·w gives M's eigenvector a = XᵀDL·w / μ, or XᵀL⁻ᵀw if μ
-    is small. Small eigenvalues are Rayleigh quotients of those vectors: what squaring the condition
-    number of X in G costs them is of second order.
+    their 1 in I, and rows of X are times √w, or √(λw) without a label. For G = L·Lᵀ the n × n
+    matrix T = LᵀDL has the same non-zero eigenvalues, and T·w = μ·w gives M's eigenvector
+    a = XᵀDL·w / μ, or XᵀL⁻ᵀw if μ is small. Small eigenvalues are Rayleigh quotients of those
+    vectors: what squaring the condition number of X in G costs them is of second order.
     """
     xp, device = operator.place
     n, d, k = operator.n, operator.d, request.k

@@ -379,7 +379,9 @@ class _BlockSums:
         """Numbers that are allocated per row, in addition to one-hot codes."""
         copies = (self.shift is not None) + (unlabeled is not None) + (signed is not None)
         # A scaled copy in one piece, if there is room, gives the same bits as X in other units.
-        copies += self.second and self.scale_first and not rows.has_room_for_copy
+        # Shifted rows are a copy already.
+        is_copied = rows.has_room_for_copy or (self.shift is not None and not rows.is_sparse)
+        copies += self.second and self.scale_first and not is_copied
         return rows.d * copies
 
     def of_columns(self, columns: slice) -> _BlockSums:
@@ -396,6 +398,10 @@ class _BlockSums:
     ) -> tuple[Array | None, Array | None, Array | None]:
         if self.shift is not None and not isinstance(rows, Sparse):
             rows = rows - self.shift
+            if self.scale_first:
+                rows *= self.scale
+                plain = replace(self, shift=None, scale=1.0, scale_first=False)
+                return plain(rows, codes, weights, signed, unlabeled)
         sums = total = square = None
         if self.height:
             sums = row_sums.sum_block(rows, codes, self.height, weights, self.scale)

@@ -76,6 +76,9 @@ class ScatterOperator:
             cross += moments.second
             self._scatter = cross
             self._square = moments.square(sign=moments.unlabeled_weight)
+            if not self.is_supervised:  # then centring may add more than there was
+                size = float(np.abs(moments.signs) @ moments.totals)
+                self._square = self._square + size * (offset @ offset)
             # As large as C, and not needed any more.
             self._moments = dataclasses.replace(self._moments, second=None)
         return self._scatter
@@ -286,7 +289,7 @@ class CentroidOperator(ScatterOperator):
 
         The former is exact to rounding relative to the latter, however much smaller than M it is.
         """
-        rows = vectors.T
+        rows = _backend.copied(vectors.T)  # contiguous: products of strided rows round differently
         term = partial(self._score_term, rows, (rows @ self._mean_left)[:, None])
         made = rows.shape[0] * (1 if self._scale is None else 3) + self._shifted_width
         signed, *absolute = self._rows.sum_rows(term, made)
