@@ -224,6 +224,26 @@ def buried(seed, n=600, d=300, steepness=0.003, lift=6.0):
     return X * steepness ** np.linspace(0, 1, d) ** 3, y
 
 
+@pytest.mark.parametrize("solver", ["scatter", "gram"])
+@pytest.mark.parametrize("shape", [(60, 20), (30, 60)], ids=["tall", "wide"])
+@pytest.mark.parametrize("size", [1e-3, 0.05, 1.0])
+def test_eigenvalues_below_the_spacing_of_the_trace_are_resolved(solver, shape, size):
+    """A small column apart from the others, and columns of zeros: not all of them are null."""
+    rng, (n, d) = np.random.default_rng(0), shape
+    y = np.arange(n) % 3
+    X = np.zeros((n, d))
+    X[:, 0] = 3.0 * (y == 0) + 0.1 * rng.standard_normal(n)
+    X[:, 1] = (y == 1) - 1.0 * (y == 2) + 0.05 * rng.standard_normal(n)
+    M = oracle.matrix(X, y)
+    trace = np.square(oracle.centred(X)[:, 0]).sum()
+    X[:, 1] *= np.sqrt(size * np.finfo(np.float32).eps * trace / M[1, 1])
+    X = X.astype(np.float32)
+    model = slce_xp.fit(X, y, "positive", solver=solver)
+    values, _ = oracle.eigenpairs(X, y)
+    assert model.n_positive_bounds == (2, 2)
+    np.testing.assert_allclose(model.eigenvalues, values[:2], rtol=1e-3)
+
+
 @pytest.mark.parametrize("steepness", [0.001, 0.003, 0.03])
 @pytest.mark.parametrize("solver", ["auto", *FORMS])
 def test_a_plateau_of_ritz_values_is_no_proof(solver, steepness):

@@ -117,7 +117,8 @@ def solve(operator: CentroidOperator, request: Request) -> Solution:
     near = images.near_zero(slice(positive, n - negative), vectors, unused)
     vectors = eigen.orthonormal_columns(xp.concat([vectors, near], axis=1))
     eps = eigen.eps_of(values)
-    found = resolve(operator, vectors, square, gap=math.sqrt(eps) * square)
+    apart = float(np.abs(host[unused]).min(initial=square))
+    found = resolve(operator, vectors, square, gap=max(apart, math.sqrt(eps) * square))
     if positive:
         known, growth = read(*images.values_without(ridge, slice(0, positive)))
         found = found.or_known(known, growth <= TRUSTED_GROWTH)
