@@ -21,6 +21,8 @@ from slce_xp.core.solution import Request, Solution
 TRUSTED_GROWTH = 16.0
 # Negative eigenvalues of largest magnitude whose eigenvectors are separated from small ones.
 MOST_LARGEST = 32
+# The ridge with which G is factored if the first one does not suffice, relative to that.
+LARGER_RIDGE = 8.0
 # A vector a = Xᵀu is rounded relative to ‖X‖·‖u‖: if that exceeds this bound, it is refined.
 LONGEST = 32.0
 
@@ -34,7 +36,7 @@ def solve(operator: CentroidOperator, request: Request) -> Solution:
     a = XᵀDL·w / μ, or XᵀL⁻ᵀw if μ is small. Small eigenvalues are Rayleigh quotients of those
     vectors: what squaring the condition number of X in G costs them is of second order.
     """
-    xp, device = operator.place
+    xp, _ = operator.place
     n, d, k = operator.n, operator.d, request.k
     gram = operator.take_gram()
     diagonal = xp.linalg.diagonal(gram)
@@ -45,11 +47,12 @@ def solve(operator: CentroidOperator, request: Request) -> Solution:
     # G is singular, for centred rows sum to zero. A ridge below the level of rounding lets
     # it be factored.
     ridge = 0.25 * operator.zero_level(square)
-    ridges = xp.eye(n, dtype=gram.dtype, device=device)
-    ridges *= ridge
-    gram += ridges
-    del ridges  # each is as large as what follows
-    factor = _backend.cholesky(gram)
+    factor = _factor(gram, ridge)
+    if factor is None:  # many samples that are alike are rounded alike, which adds up
+        ridge *= LARGER_RIDGE
+        factor = _factor(gram, (1.0 - 1.0 / LARGER_RIDGE) * ridge)
+    if factor is None:
+        raise np.linalg.LinAlgError(eigen.NOT_FACTORED)
     del gram
     matrix = gram_of(math.sqrt(2.0) * operator.class_sums(factor))
     matrix -= operator.signed_gram(factor)
@@ -253,6 +256,16 @@ class _Images:
     def _nothing(self) -> Array:
         xp, device = self._operator.place
         return xp.zeros((self._operator.d, 0), dtype=self._weights.dtype, device=device)
+
+
+def _factor(gram: Array, ridge: float) -> Array | None:
+    """The Cholesky factor of G with a ridge, which is added in place; None if there is none."""
+    xp, device = _backend.place_of(gram)
+    ridges = xp.eye(gram.shape[0], dtype=gram.dtype, device=device)
+    ridges *= ridge
+    gram += ridges
+    del ridges  # each is as large as what follows
+    return _backend.cholesky(gram)
 
 
 def _off_row_space(operator: CentroidOperator, gram: Array, vectors: Array) -> Array:

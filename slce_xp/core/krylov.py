@@ -119,6 +119,7 @@ def solve(operator: CentroidOperator, request: Request) -> Solution:
         if meter.is_forming_due:
             side.form()
             meter.add_forming()
+    operator.warn_if_far(ritz.largest)
     # What is within rounding of zero is not counted above a level.
     bounds = (count.low, count.high if count.proven else counter.most)
     rounding = ritz.rounding + side.rounding(ritz, wanted)

@@ -17,7 +17,7 @@ from slce_xp._backend import Array
 from slce_xp.core import eigen
 from slce_xp.core.eigen import gram_of
 from slce_xp.core.groups import Groups
-from slce_xp.core.moment_sums import with_second
+from slce_xp.core.moment_sums import warn_if_far, with_second
 from slce_xp.core.moments import Moments
 from slce_xp.core.rows import DenseRows, Rows
 from slce_xp.core.sums import one_hot, sum_rows_by_code
@@ -368,6 +368,11 @@ class CentroidOperator(ScatterOperator):
         member = one_hot(self._codes, self.n_classes, weights)
         share = (xp.sqrt(weights) / self._moments.weight)[:, None]
         return self._rooted(member / xp.sqrt(weights)[:, None] - share)
+
+    def warn_if_far(self, norm: float) -> None:
+        """Warn if products with C, of a given norm, lose digits of a sparse X by centring."""
+        # Scores are rounded relative to those of the mean, which is the root of what squares lose.
+        warn_if_far(self._rows, math.sqrt(self.centring), math.sqrt(norm), stacklevel=5)
 
     @cached_property
     def _mean_left(self) -> Array:
