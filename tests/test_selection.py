@@ -158,9 +158,10 @@ def kinds(X, folder):
     yield "dask", array.from_array(X, chunks=(25, 17))
     yield "sparse dask", array.from_array(X, chunks=(25, -1)).map_blocks(scipy.sparse.csr_array)
     torch = pytest.importorskip("torch")
-    yield "torch", torch.asarray(X).to_sparse_coo()
+    yield "torch", torch.asarray(X).to_sparse_csr()
 
 
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta")
 @pytest.mark.parametrize("shape", [(60, 40), (40, 60)])
 def test_every_kind_of_data(tmp_path, shape):
     X, y = problem(*shape)
