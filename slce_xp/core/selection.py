@@ -150,6 +150,12 @@ class _Fetched:
         both[len(old) :, len(old) :] = 0.5 * (new[:, len(old) :] + new[:, len(old) :].T)
         self.scatter = both
 
+    def keep(self, rows: np.ndarray) -> None:
+        """Keep some of them."""
+        place = self._operator.place
+        self.positions, self.scatter = self.positions[rows], self.scatter[np.ix_(rows, rows)]
+        self._parts = place.xp.take(self._parts, _backend.from_host(rows, place), axis=0)
+
     def apply(self, mixture: np.ndarray) -> Array:
         """VᵀS_t / n for a mixture V of fetched features, (m, k) ↦ (k, d)."""
         operator = self._operator
@@ -241,7 +247,7 @@ class SparsePath:
         found = eigen.read_finite(squares, centring, factors, linear, rounding)
         squares, centring, factors, sizes, rounding = found
         # A constant feature is never selected, whatever rounding makes of it.
-        self._varies = squares > np.maximum(rounding, 64.0 * self._eps * centring)
+        self._enters = self._varies = squares > np.maximum(rounding, 64.0 * self._eps * centring)
         squares = np.maximum(squares, 0.0)
         self._spread = np.sqrt(squares * factors + ridge)
         self._lengths = np.sqrt((squares + centring) * factors + ridge)
@@ -324,11 +330,13 @@ class SparsePath:
     def _entering(self, penalty: float, sizes: np.ndarray, factor: float, gap: float) -> np.ndarray:
         """Features to fetch: those nearest to entering, unless the gap proves that none may."""
         distance = penalty - factor * sizes
-        open_ = self._varies & (distance <= math.sqrt(2.0 * gap) * self._spread)
+        open_ = self._enters & (distance <= math.sqrt(2.0 * gap) * self._spread)
         open_[self._fetched.positions] = False
         candidates = np.flatnonzero(open_)
         count = max(LEAST_FETCHED, int(self._weights.any(axis=1).sum()))
-        order = np.argsort(distance[candidates] / self._spread[candidates], kind="stable")
+        # Without the last digits: of copies of a column, the first comes first.
+        nearest = np.round(distance[candidates] / (self._spread[candidates] * penalty), 10)
+        order = np.argsort(nearest, kind="stable")
         return np.sort(candidates[order[:count]])
 
     def _fetch(self, positions: np.ndarray) -> None:
@@ -346,6 +354,31 @@ class SparsePath:
             new = columns(self._targets.directions)
             old = self._directions if self._directions.size else new[:0]
             self._directions = np.concatenate([old, new])
+        if not self._ridge:
+            self._drop_copies()
+
+    def _drop_copies(self) -> None:
+        """Drop copies of features that were fetched before: one of them says it all.
+
+        Solutions with a copy are as good, but select more features. A ridge makes them share.
+        """
+        gram, linear = self._problem(0.0).gram, self._linear
+        squares = np.diag(gram)
+        level = 64.0 * self._eps * squares
+        apart = np.abs(squares + squares[:, None] - 2.0 * gram)
+        first = np.argmax(apart <= level, axis=1)  # the first row that is the same as this one
+        length = np.sqrt(squares * self._targets.square)
+        same = lasso.norms(linear - linear[first]) <= 16.0 * self._eps * length
+        copies = (first < np.arange(len(first))) & same
+        if not copies.any():
+            return
+        self._enters = self._enters.copy()
+        self._enters[self._fetched.positions[copies]] = False
+        rows = np.flatnonzero(~copies)
+        self._fetched.keep(rows)
+        self._linear, self._weights = self._linear[rows], self._weights[rows]
+        if self._targets.directions is not None:
+            self._directions = self._directions[rows]
 
     def _rounding(self) -> np.ndarray:
         """Bounds of the errors of the gradient's sizes, shape (d,)."""
