@@ -25,7 +25,7 @@ from slce_xp._planning.memory import Limits
 from slce_xp._progress import Progress
 from slce_xp.core import eigen, selection
 from slce_xp.core.groups import Groups
-from slce_xp.core.moments import moments_of
+from slce_xp.core.moment_sums import moments_of
 from slce_xp.core.operators import CentroidOperator
 from slce_xp.core.rows import Rows, block_bytes
 from slce_xp.core.selection import SparsePath, Step

@@ -8,20 +8,20 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 
 from slce_xp import _backend
-from slce_xp._backend import Array, Sparse
+from slce_xp._backend import Array
 from slce_xp.core import eigen
 from slce_xp.core.eigen import gram_of
 from slce_xp.core.groups import Groups
-from slce_xp.core.moments import Moments, with_second
+from slce_xp.core.moment_sums import with_second
+from slce_xp.core.moments import Moments
 from slce_xp.core.rows import DenseRows, Rows, columns_of
-from slce_xp.core.sums import one_hot, sum_rows_by_code
+from slce_xp.core.sums import ColumnSquares, one_hot, sum_rows_by_code
 
 
 class ScatterOperator:
@@ -222,7 +222,7 @@ class CentroidOperator(ScatterOperator):
     def feature_squares(self) -> Array:
         """The diagonal of S_t, shape (d,): one pass over X."""
         moments = self._moments
-        squares = _ColumnSquares(moments.shift, moments.offset / moments.scale, moments.scale)
+        squares = ColumnSquares(moments.shift, moments.offset / moments.scale, moments.scale)
         (total,) = self._rows.map_rows(squares, 2 * self.d, self._scale)
         if self._rows.is_sparse:
             total = total - self.centring_squares
@@ -433,40 +433,3 @@ class CentroidOperator(ScatterOperator):
         """Seeded normal combinations of samples, shape (n, count), without their mean."""
         rows = _backend.draw_normal(self._seed, (self.n, count), self.place, self._rows.dtype)
         return self._without_mean(rows.T).T
-
-
-@dataclass(frozen=True)
-class _ColumnSquares:
-    """Σ w z² of each column over a block of rows, shape (1, d); a worker may be sent it.
-
-    Attributes
-    ----------
-    shift : array, shape (d,), or None
-    offset : array, shape (d,)
-        The mean after the shift. Sparse rows are neither shifted nor centred.
-    scale : float
-        Factor of the rows: a power of two.
-    """
-
-    shift: Array | None
-    offset: Array
-    scale: float
-
-    def of_columns(self, columns: slice) -> _ColumnSquares:
-        """The same for rows that have some of the columns only."""
-        shift = None if self.shift is None else self.shift[columns]
-        return dataclasses.replace(self, shift=shift, offset=self.offset[columns])
-
-    def __call__(self, rows: Array, weights: Array | None) -> tuple[Array]:
-        xp, device = _backend.place_of(rows)
-        if isinstance(rows, Sparse):
-            squares = (rows if self.scale == 1.0 else rows * self.scale).squared()
-            if weights is None:
-                weights = xp.ones(rows.shape[0], dtype=rows.dtype, device=device)
-            return (weights[None, :] @ squares,)
-        rows = (rows if self.shift is None else rows - self.shift) - self.offset
-        if self.scale != 1.0:
-            rows *= self.scale
-        rows *= rows
-        total = xp.sum(rows, axis=0) if weights is None else weights @ rows
-        return (total[None, :],)
