@@ -9,6 +9,7 @@
 import importlib.util as _util
 import typing as _typing
 
+from slce_xp._comparison import Comparison, Score, compare
 from slce_xp._fit import fit
 from slce_xp._model import ConvergenceWarning, Model, load
 from slce_xp._planning.calibrate import calibrate
@@ -19,7 +20,10 @@ if _typing.TYPE_CHECKING:
     from slce_xp._estimator import SLCE
 
 __version__ = "0.1.0"
-__all__ = ["ConvergenceWarning", "Model", "Plan", "Profile", "calibrate", "fit", "load", "plan"]
+__all__ = [
+    "Comparison", "ConvergenceWarning", "Model", "Plan", "Profile", "Score", "calibrate", "compare",
+    "fit", "load", "plan",
+]  # fmt: skip
 if _util.find_spec("sklearn") is not None:  # without it, `import *` must not ask for SLCE
     __all__ += ["SLCE"]
 

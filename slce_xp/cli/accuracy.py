@@ -10,7 +10,7 @@ import numpy as np
 
 import slce_xp
 from slce_xp import _backend
-from slce_xp.cli import columns
+from slce_xp._data import columns
 
 NEIGHBOURS = 5
 

@@ -8,7 +8,7 @@ import shlex
 import numpy as np
 
 import slce_xp
-from slce_xp.cli import columns
+from slce_xp._data import columns
 from slce_xp.cli.names import drop_values, some
 from slce_xp.cli.table import Table, TableError, note
 

@@ -15,9 +15,10 @@ import numpy as np
 
 import slce_xp
 from slce_xp import _parameters
+from slce_xp._data import columns
 from slce_xp._errors import pip_install
 from slce_xp._planning import profiles
-from slce_xp.cli import checks, columns, outputs
+from slce_xp.cli import checks, outputs
 from slce_xp.cli.names import some
 from slce_xp.cli.options import corrected, parse
 from slce_xp.cli.outputs import Outputs

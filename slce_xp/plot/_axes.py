@@ -47,6 +47,12 @@ def new_grid(count: int, shape: tuple[int, int] | None) -> np.ndarray:
     return axes[:count]
 
 
+def new_row(count: int, height: float) -> np.ndarray:
+    """Return axes next to each other in a new figure."""
+    grid = _pyplot().subplots(1, count, figsize=(4.5 * count, height), layout="constrained")[1]
+    return np.asarray(grid)
+
+
 def check_projection(ax: Axes, dimensions: int) -> None:
     """Raise ValueError for 2-D axes if three components are drawn, and vice versa."""
     if (ax.name == "3d") != (dimensions == 3):
