@@ -71,10 +71,16 @@ class Steps:
 
     def __init__(self, total: int) -> None:
         self._bar = _tqdm(total=total, desc="slce_xp", unit="step")
+        self._begun = 0
 
-    def advance(self, done: str) -> None:
-        """Report a step as done."""
-        self._bar.set_postfix_str(done, refresh=False)
+    def begin(self, text: str) -> None:
+        """Start a step; the one before is done."""
+        self._bar.set_postfix_str(text, refresh=False)
+        self._bar.update(min(self._begun, 1))
+        self._begun += 1
+
+    def done(self) -> None:
+        """Report success."""
         self._bar.update(1)
 
     def close(self) -> None:

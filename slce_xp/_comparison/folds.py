@@ -49,6 +49,13 @@ def stratified(y: np.ndarray, folds: int, seed: int) -> list[Split]:
     return list(splitter.split(np.zeros(len(y)), y))
 
 
+def sizes_of(X: Any, y: np.ndarray, splits: Sequence[Split]) -> Sizes:
+    """Return the sizes of the smallest training set, so that all folds have the same components."""
+    n = min(len(train) for train, _ in splits)
+    n_classes = min(len(np.unique(y[train])) for train, _ in splits)
+    return Sizes(n, X.shape[0] - n, X.shape[1], n_classes, bool(_backend.is_sparse(X)))
+
+
 def cross_validate(
     X: Any,
     y: np.ndarray,
@@ -60,7 +67,7 @@ def cross_validate(
     impute: bool = False,
     seed: int = 0,
     time_limit: float | None = None,
-    report: Callable[[str], None] = lambda text: None,
+    report: Callable[[int, str], None] = lambda fold, name: None,
 ) -> dict[str, Outcome]:
     """Classify the held-out samples of each fold in the embedding of each method.
 
@@ -79,18 +86,21 @@ def cross_validate(
         Seconds for each method in all folds. A method that is predicted to need more does not
         start; one that does not finish has no entries.
     report : callable
-        Called after each method of each fold, with its name.
+        Called before each method of each fold, with the number of the fold and the name.
     """
     # Imported before anything is timed: it takes seconds.
     from sklearn import decomposition, discriminant_analysis, neighbors  # noqa: F401
 
-    runs = {name: _Run(method, X, y, splits, components, seed, time_limit)
-            for name, method in methods.items()}  # fmt: skip
+    sizes = sizes_of(X, y, splits)
+    runs = {
+        name: _Run(method, sizes, len(splits), components, seed, time_limit)
+        for name, method in methods.items()
+    }
     for fold, (train, test) in enumerate(splits):
         parts = _prepared(X[train], X[test], scale, impute)
         for name, run in runs.items():
+            report(fold, name)
             run.add_fold(fold, parts, y[train], y[test])
-            report(name)
     return {name: run.outcome() for name, run in runs.items()}
 
 
@@ -109,19 +119,13 @@ class _Run:
     def __init__(
         self,
         method: Method,
-        X: Any,
-        y: np.ndarray,
-        splits: Sequence[Split],
+        sizes: Sizes,
+        folds: int,
         components: tuple[int, ...],
         seed: int,
         time_limit: float | None,
     ) -> None:
-        self._method, self._seed, self._limit = method, seed, time_limit
-        self._folds = len(splits)
-        # Of the smallest training set, so that all folds have the same numbers of components.
-        n = min(len(train) for train, _ in splits)
-        n_classes = min(len(np.unique(y[train])) for train, _ in splits)
-        sizes = Sizes(n, X.shape[0] - n, X.shape[1], n_classes, bool(_backend.is_sparse(X)))
+        self._method, self._folds, self._seed, self._limit = method, folds, seed, time_limit
         if method.name == ALL_FEATURES:
             components = (sizes.d,)
         self._counts, self._note = method.counts(components, sizes)

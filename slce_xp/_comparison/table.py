@@ -94,8 +94,8 @@ class Comparison:
         >>> import slce_xp
         >>> from sklearn.datasets import load_iris
         >>> found = slce_xp.compare(*load_iris(return_X_y=True), (2,), methods=("pca", "slce"))
-        >>> {score.method for score in found.best()} == {"PCA", "SLCE"}  # no winner
-        True
+        >>> sorted(score.method for score in found.best("nearest centroid"))  # no winner
+        ['PCA', 'SLCE']
         """
         tied = [s for s in self.scores if s.classifier == classifier and s.is_tied]
         return tuple(sorted(tied, key=lambda score: -score.accuracy))
@@ -116,8 +116,8 @@ class Comparison:
         >>> import slce_xp
         >>> from sklearn.datasets import load_digits
         >>> X, y = load_digits(return_X_y=True)
-        >>> slce_xp.compare(X, y, (2,), methods=("pca", "slce", "lda")).winner()
-        'LDA'
+        >>> slce_xp.compare(X, y, (2,), methods=("pca", "separation")).winner()
+        'SLCE separation'
         """
         methods = {score.method for score in self.best(classifier)}
         compared = {score.method for score in self.scores}

@@ -47,10 +47,12 @@ def new_grid(count: int, shape: tuple[int, int] | None) -> np.ndarray:
     return axes[:count]
 
 
-def new_row(count: int, height: float) -> np.ndarray:
-    """Return axes next to each other in a new figure."""
-    grid = _pyplot().subplots(1, count, figsize=(4.5 * count, height), layout="constrained")[1]
-    return np.asarray(grid)
+def new_row(count: int, height: float, figure: Any = None) -> np.ndarray:
+    """Return axes next to each other in a figure, a new one by default."""
+    if figure is None:
+        figure = _pyplot().figure(layout="constrained")
+    figure.set_size_inches(4.5 * count, height)
+    return np.asarray(figure.subplots(1, count))
 
 
 def check_projection(ax: Axes, dimensions: int) -> None:

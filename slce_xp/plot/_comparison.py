@@ -55,7 +55,7 @@ def comparison(found: Comparison, axes: Any = None) -> np.ndarray:
         raise invalid("found", f"found must have scores to draw; no method ran ({reasons})")
     methods = list(dict.fromkeys(score.method for score in found.scores))
     counts = sorted({s.n_components for s in found.scores if s.method != ALL_FEATURES})
-    panels = new_row(2, height=1.2 + 0.45 * len(methods)) if axes is None else np.array(axes)
+    panels = new_row(2, height_of(found)) if axes is None else np.array(axes)
     if panels.shape != (2,):
         raise invalid("axes", f"axes must be two Axes; got {panels.size}. Leave axes out")
     for ax, (classifier, title) in zip(panels, CLASSIFIERS.items(), strict=True):
@@ -64,6 +64,13 @@ def comparison(found: Comparison, axes: Any = None) -> np.ndarray:
     panels[1].set_yticklabels([])
     _add_legend(panels[0], counts)
     return panels
+
+
+def height_of(found: Comparison) -> float:
+    """Return the height of a figure in which the points of a method do not touch, in inches."""
+    methods = {score.method for score in found.scores}
+    counts = {score.n_components for score in found.scores}
+    return 1.2 + len(methods) * 0.12 * max(4, len(counts))
 
 
 def _draw(ax: Axes, scores: list[Any], methods: list[str], counts: list[int]) -> None:
