@@ -771,6 +771,9 @@ OPTIONS = {
     "--plot-components",
     "transform": "--output --id --label --impute --data --stream --force --labels --transpose "
     "--no-header --missing --decimal --duplicates --plot-components",
+    "predict": "--output --id --label --impute --data --stream --force --labels --duplicates",
+    "compare": "--label --labels --components --methods --folds --time-limit --scale --impute "
+    "--features --drop --unlabeled --output --plot --force",
     "inspect": "--top",
     "plan": "--samples --features --classes --components --dtype --max-memory --machine-memory",
     "calibrate": "--backend --device",
