@@ -30,7 +30,7 @@ ROOMS = [
         "_feature_path",
         "_selection",
     ),
-    ("_estimator",),
+    ("_estimator", "_comparison"),
     ("",),
     ("anndata", "plot"),
     ("demo",),
@@ -44,13 +44,26 @@ APPLICATIONS = {
     "dask": {"_data.dask_rows"},
     "distributed": set(),
     "h5py": set(),
-    "matplotlib": {"cli.outputs", "demo", "plot._axes", "plot._embedding", "plot._model"},
+    "matplotlib": {
+        "cli.outputs",
+        "demo",
+        "plot._axes",
+        "plot._comparison",
+        "plot._embedding",
+        "plot._model",
+    },
     "pandas": set(),
     "plotly": {"plot._interactive"},
     "polars": set(),
     "pyarrow": set(),
     "scanpy": set(),
-    "sklearn": {"_estimator", "cli.accuracy", "demo"},
+    "sklearn": {
+        "_comparison.compare",
+        "_comparison.folds",
+        "_comparison.methods",
+        "_estimator",
+        "demo",
+    },
     "tqdm": set(),  # by name, if a bar is asked for
     "zarr": set(),  # likewise, if one is written
 }
