@@ -10,6 +10,7 @@ import importlib as _importlib
 import importlib.util as _util
 import typing as _typing
 
+from slce_xp._comparison import Comparison, Score, compare
 from slce_xp._feature_path import FeaturePath
 from slce_xp._fit import fit
 from slce_xp._model import ConvergenceWarning, Model, load
@@ -24,12 +25,15 @@ if _typing.TYPE_CHECKING:
 
 __version__ = "0.1.0"
 __all__ = [
+    "Comparison",
     "ConvergenceWarning",
     "FeaturePath",
     "Model",
     "Plan",
     "Profile",
+    "Score",
     "calibrate",
+    "compare",
     "feature_path",
     "fit",
     "load",
