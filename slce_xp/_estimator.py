@@ -36,16 +36,6 @@ _FITTED = {f"{name}_": name for name in (
 )}  # fmt: skip
 
 
-def _has_probabilities(estimator: SLCE) -> bool:
-    """Whether classes are Gaussians, as for criterion="separation"; AttributeError otherwise."""
-    if estimator.criterion == "separation":
-        return True
-    raise AttributeError(
-        "predict_proba needs criterion='separation', which has a metric of the spread within "
-        f"classes; this SLCE has {estimator.criterion!r}. Fit with that criterion"
-    )
-
-
 class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  # type: ignore[misc]
     r"""Supervised Linear Centroid-Encoder as a scikit-learn transformer.
 
@@ -347,6 +337,11 @@ class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  #
 
     def __getattr__(self, name: str) -> Any:
         # Called for missing attributes: solve the batches when one of a fit is first used.
+        if name == "predict_proba":
+            raise AttributeError(
+                "predict_proba needs criterion='separation', which has a metric of the spread "
+                f"within classes; this SLCE has {self.criterion!r}. Fit with that criterion"
+            )
         statistics = self.__dict__.get("statistics_")
         if statistics is None or name not in (*_FITTED, "model_", "n_iter_"):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
@@ -478,7 +473,7 @@ class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  #
         X = self._given(X, "predict")
         return self.model_.predict(X)
 
-    @available_if(_has_probabilities)
+    @available_if(lambda estimator: estimator.criterion == "separation")
     def predict_proba(self, X: Any) -> Array:
         """The probability of each class, for ``criterion="separation"``.
 

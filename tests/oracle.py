@@ -192,7 +192,7 @@ def best_shrinkage(covariance, means, shares, n):
     best = int(found.argmax())
     chosen = odds[best]
     if 0 < best < len(odds) - 1:
-        a, b, c = np.polyfit(odds[best - 1 : best + 2] - chosen, found[best - 1 : best + 2], 2)
+        a, b, _ = np.polyfit(odds[best - 1 : best + 2] - chosen, found[best - 1 : best + 2], 2)
         chosen = chosen - b / (2 * a)
     unseen, seen = distances(chosen)
     return 1 / (1 + np.exp(-chosen)), (seen / unseen) ** 2

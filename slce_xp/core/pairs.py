@@ -18,10 +18,10 @@ import numpy as np
 
 from slce_xp import _backend
 
-MOST_PAIRS = 100_000  # in a list; more are drawn from
+MOST_PAIRS = 50_000  # in a list; more are drawn from
 LEAST_PARTNERS = 8  # of a class in a list that is drawn
 DENSE_NUMBERS = 100_000  # of differences of means that are kept as a matrix
-BLOCK_NUMBERS = 2**22  # that are allocated at a time
+BLOCK_NUMBERS = 2**19  # that are allocated at a time
 # Half the distance of two projected means that counts as zero: the slope is infinite there.
 NO_DISTANCE = 1e-9
 # Squared distances below this share of the largest are zero: the classes have the same mean.
@@ -70,29 +70,26 @@ class Pairs:
             np.sum(differences * differences, axis=1, out=found[block])
         return found
 
-    def project(self, columns: np.ndarray) -> np.ndarray:
-        """Differences of the means in columns, (k, m) ↦ (P, m)."""
+    def project(self, rows: np.ndarray) -> np.ndarray:
+        """Differences of the means along rows, (m, k) ↦ (m, P)."""
         if self._differences is not None:
-            return np.asarray(self._differences @ columns)
-        return np.asarray(self._incidence @ (self.means @ columns))
+            return np.asarray(rows @ self._differences.T)
+        points = rows @ self.means.T
+        return np.asarray(points[:, self._first] - points[:, self._second])
 
     def lift(self, values: np.ndarray) -> np.ndarray:
-        """Σ value × difference of the means, (P, m) ↦ (k, m)."""
+        """Σ value × difference of the means, (m, P) ↦ (m, k)."""
         if self._differences is not None:
-            return np.asarray(self._differences.T @ values)
-        return np.asarray(self.means.T @ (self._incidence.T @ values))
+            return np.asarray(values @ self._differences)
+        return np.asarray((values @ self._incidence) @ self.means)
 
     def log_error(self, squares: np.ndarray) -> np.ndarray:
-        """The logarithm of the mean error, for squared distances: (P, …) ↦ (…)."""
-        return _log_sum(
-            self._per_pair(self._log_weights, squares)
-            + _backend.log_normal_cdf(-0.5 * np.sqrt(squares))
-        )
+        """The logarithm of the mean error, for squared distances: (…, P) ↦ (…)."""
+        return _log_sum(self._log_weights + _backend.log_normal_cdf(-0.5 * np.sqrt(squares)))
 
     def pulls(self, squares: np.ndarray, log_error: np.ndarray) -> tuple[np.ndarray, bool]:
-        """−∂ log_error / ∂ squares, (P, …), and whether all are exact."""
-        moves = self._per_pair(self._moves, squares)
-        return _pulls(self._per_pair(self._log_weights, squares), squares, log_error, moves)
+        """−∂ log_error / ∂ squares, (…, P), and whether all are exact."""
+        return _pulls(self._log_weights, squares, log_error[..., None], self._moves)
 
     def gradient(self, pulls: np.ndarray) -> np.ndarray:
         """−∂ log_error / ∂P, shape (k, k): Σ c (u_i − u_j)(u_i − u_j)ᵀ."""
@@ -100,10 +97,6 @@ class Pairs:
             return np.asarray((self._differences.T * pulls) @ self._differences)
         laplacian = self._incidence.T @ (self._incidence.multiply(pulls[:, None]).tocsr())
         return np.asarray(self.means.T @ (laplacian @ self.means))
-
-    @staticmethod
-    def _per_pair(values: np.ndarray, like: np.ndarray) -> np.ndarray:
-        return values.reshape(-1, *(1,) * (like.ndim - 1))
 
 
 def pairs_of(means: np.ndarray, shares: np.ndarray, p: int) -> tuple[Pairs, bool]:
@@ -175,7 +168,7 @@ def error_of_all(
                 _log_sum((logs + _backend.log_normal_cdf(-0.5 * np.sqrt(squares))).ravel()),
             ]
         )
-    log_total, log_error = _log_sum(np.array(parts))
+    log_total, log_error = _log_sum(np.array(parts).T)
     log_error -= log_total
     gradient = np.zeros((means.shape[1],) * 2)
     inner, is_exact = 0.0, True
@@ -234,6 +227,6 @@ def _blocks(points: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
 
 
 def _log_sum(logs: np.ndarray) -> np.ndarray:
-    """The logarithm of Σ exp over the first axis."""
-    largest = logs.max(axis=0)
-    return np.asarray(largest + np.log(np.exp(logs - largest).sum(axis=0)))
+    """The logarithm of Σ exp over the last axis."""
+    largest = logs.max(axis=-1, keepdims=True)
+    return np.asarray(largest[..., 0] + np.log(np.exp(logs - largest).sum(axis=-1)))

@@ -22,8 +22,9 @@ MANY_PAIRS = 10_000  # from which fewer starts are drawn
 FIRST_DESCENTS = 10  # from each start, before the best of them are followed
 MOST_FOLLOWED = 2
 MOST_DESCENTS = 200
-LEAST_DESCENT = 1e-10  # of the logarithm of the error; descents end after PATIENCE steps of less
-PATIENCE = 4
+LEAST_DESCENT = 1e-9  # of the logarithm of the error; descents end after PATIENCE steps of less
+LEAST_OF_DRAWN = 1e-5  # if pairs are drawn, which is less exact than that
+PATIENCE = 3
 # Below this logarithm, errors are too small to be seen in any data: a coarser descent will do.
 NO_ERROR, COARSE_DESCENT = -20.0, 1e-3
 SUFFICIENT = 1e-4  # share of the predicted descent that a step must reach
@@ -67,12 +68,13 @@ def best_plane(means: np.ndarray, shares: np.ndarray, p: int) -> Plane:
         return Plane(np.eye(k), error, error)
     pairs, are_all = pairs_of(means, shares, p)
     relaxed = _relax(pairs, p)
-    starts = np.stack([relaxed.rounded, *relaxed.vertices, *_other_starts(pairs, p)], axis=2)
+    starts = np.stack([relaxed.rounded, *relaxed.vertices, *_other_starts(pairs, p)], axis=1)
     # The error has several minima among planes: the most promising starts are followed to the end.
-    begun, errors = _descend(pairs, starts, FIRST_DESCENTS)
+    least = LEAST_DESCENT if are_all else LEAST_OF_DRAWN
+    begun, errors = _descend(pairs, starts.transpose(2, 1, 0), FIRST_DESCENTS, least)
     best = np.argsort(errors, kind="stable")[:MOST_FOLLOWED]
-    found, errors = _descend(pairs, begun[:, :, best], MOST_DESCENTS)
-    basis, error, bound = found[:, :, errors.argmin()], float(errors.min()), relaxed.bound
+    found, errors = _descend(pairs, begun[:, best], MOST_DESCENTS, least)
+    basis, error, bound = found[:, errors.argmin()].T, float(errors.min()), relaxed.bound
     if not are_all:  # the list chose the plane; all pairs say what it is worth
         error = error_of_all(means @ basis, means, shares, with_gradient=False)[0]
         bound = _bound_of_all(means, shares, relaxed.factor, p)
@@ -175,64 +177,71 @@ def _other_starts(pairs: Pairs, p: int) -> list[np.ndarray]:
 # ---------------------------------------------------------------- planes
 
 
-def _descend(pairs: Pairs, bases: np.ndarray, steps: int) -> tuple[np.ndarray, np.ndarray]:
-    """Descend from many planes at once, with the steps of Barzilai and Borwein.
+def _descend(
+    pairs: Pairs, bases: np.ndarray, steps: int, least: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Descend from many planes at once, with the step lengths of Barzilai and Borwein.
 
     Parameters
     ----------
-    bases : numpy.ndarray, shape (k, p, S)
+    bases : numpy.ndarray, shape (p, S, k)
     steps : int
+    least : float
+        A descent that is worth a step.
 
     Returns
     -------
-    bases : numpy.ndarray, shape (k, p, S)
+    bases : numpy.ndarray, shape (p, S, k)
         The best plane that was met from each start.
     errors : numpy.ndarray, shape (S,)
     """
     errors, slopes = _errors_and_slopes(pairs, bases)
-    best, least = bases, errors
-    lengths = 0.1 / np.sqrt(np.maximum(_inner(slopes, slopes), TINY))
+    best, lowest = bases, errors
+    steep = _inner(slopes, slopes)
+    lengths = 0.1 / np.sqrt(np.maximum(steep, TINY))
     earlier, idle = [errors], 0
     for _ in range(steps):
-        moved = _orthonormal(bases - lengths * slopes)
+        moved = _orthonormal(bases - lengths[:, None] * slopes)
         found, found_slopes = _errors_and_slopes(pairs, moved)
-        allowed = np.max(earlier[-REMEMBERED:], axis=0)
-        taken = found <= allowed - SUFFICIENT * lengths * _inner(slopes, slopes)
-        change, bent = moved - bases, found_slopes - slopes
-        across = np.maximum(np.abs(_inner(change, bent)), TINY)
-        lengths = np.where(taken, _inner(change, change) / across, 0.25 * lengths)
-        lengths = np.clip(lengths, 1e-12, 1e12)
-        bases = np.where(taken, moved, bases)
-        slopes = np.where(taken, found_slopes, slopes)
+        allowed = np.maximum.reduce(earlier[-REMEMBERED:])
+        taken = found <= allowed - SUFFICIENT * lengths * steep
+        change = moved - bases
+        bent = np.maximum(np.abs(_inner(change, found_slopes - slopes)), TINY)
+        lengths = np.where(taken, _inner(change, change) / bent, 0.25 * lengths)
+        lengths = np.minimum(np.maximum(lengths, 1e-12), 1e12)
+        bases = np.where(taken[:, None], moved, bases)
+        slopes = np.where(taken[:, None], found_slopes, slopes)
         errors = np.where(taken, found, errors)
+        steep = _inner(slopes, slopes)
         earlier.append(errors)
-        level = np.where(least > NO_ERROR, LEAST_DESCENT, COARSE_DESCENT)
-        idle = 0 if (errors < least - level).any() else idle + 1
-        best, least = np.where(errors < least, bases, best), np.minimum(errors, least)
+        worth = np.where(lowest > NO_ERROR, least, COARSE_DESCENT)
+        idle = 0 if (errors < lowest - worth).any() else idle + 1
+        best = np.where((errors < lowest)[:, None], bases, best)
+        lowest = np.minimum(errors, lowest)
         if idle >= PATIENCE:
             break
-    return best, least
+    return best, lowest
 
 
 def _errors_and_slopes(pairs: Pairs, bases: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The logarithm of the error of each plane, (S,), and its gradient, (k, p, S)."""
-    k, p, count = bases.shape
-    differences = pairs.project(bases.reshape(k, p * count)).reshape(-1, p, count)
-    squares = np.sum(differences * differences, axis=1)
+    """The logarithm of the error of each plane, (S,), and its gradient, (p, S, k)."""
+    p, count, k = bases.shape
+    differences = pairs.project(bases.reshape(p * count, k)).reshape(p, count, -1)
+    squares = np.einsum("psi,psi->si", differences, differences)
     errors = pairs.log_error(squares)
     pulls, _ = pairs.pulls(squares, errors)
-    differences *= pulls[:, None, :]
-    slopes = -2.0 * pairs.lift(differences.reshape(-1, p * count)).reshape(k, p, count)
-    inside = np.einsum("kps,kqs->pqs", bases, slopes)
-    return errors, slopes - np.einsum("kps,pqs->kqs", bases, inside)
+    differences *= -2.0 * pulls
+    slopes = pairs.lift(differences.reshape(p * count, -1)).reshape(p, count, k)
+    inside = np.einsum("psk,qsk->pqs", bases, slopes)
+    return errors, slopes - np.einsum("psk,pqs->qsk", bases, inside)
 
 
 def _inner(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    return np.asarray((a * b).sum(axis=(0, 1)))
+    return np.einsum("psk,psk->s", a, b)
 
 
 def _orthonormal(bases: np.ndarray) -> np.ndarray:
-    """Orthonormal bases of the same planes, near the given ones, (k, p, S)."""
-    q, r = np.linalg.qr(np.moveaxis(bases, 2, 0))
+    """Orthonormal bases of the same planes, near the given ones, (p, S, k)."""
+    q, r = np.linalg.qr(bases.transpose(1, 2, 0))
     signs = np.where(np.diagonal(r, axis1=1, axis2=2) < 0.0, -1.0, 1.0)
-    return np.ascontiguousarray(np.moveaxis(q * signs[:, None, :], 0, 2))
+    return np.ascontiguousarray((q * signs[:, None, :]).transpose(2, 0, 1))

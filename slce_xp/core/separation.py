@@ -1,8 +1,8 @@
 r"""Components that separate classes: shrinkage discriminants for pairs of classes.
 
-The metric :math:`N` is the covariance within classes, shrunk towards its diagonal with a weight
-that has a closed form (OAS). Only :math:`N^{-1} C^T` for the K centred class means :math:`C` is
-as long as the data; the rest, `core.pairs`, is K × K.
+The metric :math:`N` is the covariance within classes, shrunk towards its diagonal (`shrinkage`).
+Only :math:`N^{-1} C^T` for the K centred class means :math:`C` is as long as the data; the rest,
+`planes` of `pairs`, is K × K.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def separating_components(
 
     .. math:: \max_{A^T N A = I} \sum_{i < j} \pi_i \pi_j \,
         \Phi\bigl(\tfrac12 \lVert A^T (c_i - c_j) \rVert\bigr), \qquad
-        N = (1 - \rho) \tfrac1n S_w + \rho \operatorname{diag}(\tfrac1n S_w)
+        N = \tau \bigl((1 - \rho) \tfrac1n S_w + \rho \operatorname{diag}(\tfrac1n S_w)\bigr)
 
     with class means :math:`c_i` and class shares :math:`\pi_i`.
 
@@ -93,8 +93,9 @@ def separating_components(
     form : {"auto", "scatter", "gram"}
         "scatter" builds the d × d matrix S_w, "gram" an n × n matrix; "auto" the smaller one.
     shrinkage : float or "auto"
-        ρ, from 0 to 1; "auto" is the weight by Chen et al. (2010), OAS. At least the 4·d·eps that
-        rounding needs is used.
+        ρ, from 0 to 1. "auto": the weight that separates unseen samples best, by generalised
+        cross-validation, and τ such that N is their spread; a number: τ = 1. At least the 4·d·eps
+        that rounding needs is used.
     weights : array, shape (n,), optional
         Positive weight of each row; ones by default.
 
