@@ -448,7 +448,7 @@ class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  #
 
     # ------------------------------------------------------------ classes
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: Any) -> Array:
         """Classify samples: the most probable class, or that of the nearest centroid.
 
         For ``criterion="centroid"``, distances are those in the embedding.
@@ -460,8 +460,9 @@ class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  #
 
         Returns
         -------
-        numpy.ndarray, shape (n,)
-            Labels, of `classes_`, on the host.
+        array, shape (n,)
+            Labels, of `classes_`. Numbers are in the library and on the device of X, text and dates
+            on the host.
 
         Examples
         --------
@@ -471,9 +472,14 @@ class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  #
         ['low', 'high']
         """
         X = self._given(X, "predict")
-        return self.model_.predict(X)
+        predicted = self.model_.predict(X)
+        if predicted.dtype.kind not in "biuf" or not _backend.is_array(X):
+            return predicted
+        moved = _backend.from_host(predicted, _backend.place_of(X))
+        # JAX has no 64-bit numbers by default: labels that it would change stay on the host.
+        return moved if np.array_equal(_backend.to_host(moved), predicted) else predicted
 
-    @available_if(lambda estimator: estimator.criterion == "separation")
+    @available_if(lambda estimator: estimator.criterion == "separation")  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> Array:
         """The probability of each class, for ``criterion="separation"``.
 
@@ -520,11 +526,11 @@ class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  #
         >>> SLCE().fit(X, y).score([[2.0], [2.5], [3.5]], ["low", "high", "high"])
         0.6666666666666666
         """
-        y, sample_weight = (
+        y, predicted, sample_weight = (
             _backend.to_host(values) if _backend.is_array(values) else values
-            for values in (_one_column(y), sample_weight)
+            for values in (_one_column(y), self.predict(X), sample_weight)
         )
-        return float(accuracy_score(y, self.predict(X), sample_weight=sample_weight))
+        return float(accuracy_score(y, predicted, sample_weight=sample_weight))
 
     def _given(self, X: Any, method: str) -> Any:
         check_is_fitted(self)

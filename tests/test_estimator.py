@@ -96,7 +96,18 @@ def test_what_is_classified_is_where_the_fit_was(xp):
     )
     assert xp.numpy(slce.predict_proba(xp.array(X))).shape == (60, 3)
     codes = SLCE(criterion="separation").fit(xp.array(X), CODES)
-    assert codes.score(xp.array(X), xp.array(CODES)) == np.mean(codes.predict(xp.array(X)) == CODES)
+    predicted = codes.predict(xp.array(X))
+    assert type(predicted) is type(xp.array(CODES))
+    assert codes.score(xp.array(X), xp.array(CODES)) == np.mean(xp.numpy(predicted) == CODES)
+
+
+def test_labels_that_a_library_would_change_stay_on_the_host():
+    numpy_of_jax = pytest.importorskip("jax.numpy")
+    large = CODES + 2**40
+    slce = SLCE().fit(numpy_of_jax.asarray(X), large)
+    np.testing.assert_array_equal(
+        slce.predict(numpy_of_jax.asarray(X)), SLCE().fit(X, large).predict(X)
+    )
 
 
 # ---------------------------------------------------------------- scikit-learn's own checks

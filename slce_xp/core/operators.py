@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Callable
 from functools import cached_property, partial
 from typing import Any
 
@@ -17,9 +18,10 @@ from slce_xp._backend import Array
 from slce_xp.core import eigen
 from slce_xp.core.eigen import gram_of
 from slce_xp.core.groups import Groups
-from slce_xp.core.moments import Moments, with_second
-from slce_xp.core.rows import DenseRows, Rows
-from slce_xp.core.sums import one_hot, sum_rows_by_code
+from slce_xp.core.moment_sums import with_second
+from slce_xp.core.moments import Moments
+from slce_xp.core.rows import DenseRows, Rows, columns_of
+from slce_xp.core.sums import ColumnSquares, one_hot, sum_rows_by_code
 
 
 class ScatterOperator:
@@ -219,14 +221,17 @@ class CentroidOperator(ScatterOperator):
 
     def feature_squares(self) -> Array:
         """The diagonal of S_t, shape (d,): one pass over X."""
-        (total,) = self._rows.sum_rows(self._square_term, 2 * self.d)
-        return total
+        moments = self._moments
+        squares = ColumnSquares(moments.shift, moments.offset / moments.scale, moments.scale)
+        (total,) = self._rows.map_rows(squares, 2 * self.d, self._scale)
+        if self._rows.is_sparse:
+            total = total - self.centring_squares
+        return total[0, :]
 
-    def _square_term(self, block: slice, data: Array) -> tuple[Array]:
-        data = self._moments.centred(data)
-        data *= data
-        xp = _backend.namespace_of(data)
-        return (xp.sum(data, axis=0) if self._scale is None else self._scale[block] @ data,)
+    @property
+    def centring_squares(self) -> Array:
+        """What centring subtracts from the squares of each column as it is read, shape (d,)."""
+        return self._moments.weight * self._mean_left * self._mean_left
 
     def within_classes(self, values: Array) -> Array:
         """Values per sample minus their class means: (n, j) ↦ (n, j)."""
@@ -275,10 +280,19 @@ class CentroidOperator(ScatterOperator):
         """V·C, (b, d) ↦ (b, d): one pass over X, a sum over its row blocks, unless C is formed."""
         if self._scatter is not None:
             return rows @ self._scatter
-        mean = self._mean_left
-        term = partial(self._scatter_term, rows, (rows @ mean)[:, None])
-        total, sums = self._rows.sum_rows(term, rows.shape[0] + self._shifted_width)
-        total -= sums[:, None] * mean[None, :]
+        return self._scatter_of(partial(self._products, rows), rows @ self._mean_left)
+
+    def scatter_rows(self, positions: np.ndarray) -> Array:
+        """Rows of C at some positions, shape (m, d): one pass over X."""
+        index = _backend.from_host(positions, self.place)
+        centre = self.place.xp.take(self._mean_left, index)
+        return self._scatter_of(partial(self._picked, index, None), centre)
+
+    def _scatter_of(self, scores: Callable[[Array], Array], centre: Array) -> Array:
+        """V·C by scores V·Xᵀ, a function of shifted rows, and V·m, shape (b,)."""
+        term = partial(self._scatter_term, scores, centre[:, None])
+        total, sums = self._rows.sum_rows(term, centre.shape[0] + self._shifted_width)
+        total -= sums[:, None] * self._mean_left[None, :]
         return total
 
     def apply(self, rows: Array) -> Array:
@@ -310,11 +324,10 @@ class CentroidOperator(ScatterOperator):
         return signed, (scores * _backend.namespace_of(scores).abs(self._scale[block])) @ scores.T
 
     def _scatter_term(
-        self, rows: Array, centre: Array, block: slice, data: Array
+        self, scores_of: Callable[[Array], Array], centre: Array, block: slice, data: Array
     ) -> tuple[Array, Array]:
         data = self._moments.shifted(data)
-        # Short matrix first: a BLAS packs the long one, and this way only by rows.
-        scores = self._moments.times(rows, data.T)
+        scores = scores_of(data)
         scores -= centre
         if self._scale is not None:
             scores *= self._scale[block]
@@ -350,7 +363,28 @@ class CentroidOperator(ScatterOperator):
         return self._rooted(total)
 
     def _scores(self, rows: Array, data: Array) -> Array:
-        return self._moments.times(rows, self._moments.shifted(data).T)
+        return self._products(rows, self._moments.shifted(data))
+
+    def _products(self, rows: Array, data: Array) -> Array:
+        # Short matrix first: a BLAS packs the long one, and this way only by rows.
+        return self._moments.times(rows, data.T)
+
+    def columns_at(self, positions: np.ndarray) -> Array:
+        """Some columns of the centred data, rows times √w, as the rows of an array: (m, n)."""
+        index = _backend.from_host(positions, self.place)
+        pick = partial(self._picked, index, self._moments.shift)
+        total = self._rows.join_rows(pick, len(positions))
+        total -= self.place.xp.take(self._mean_left, index)[:, None]
+        return self._rooted(total)
+
+    def _picked(self, index: Array, shift: Array | None, data: Array) -> Array:
+        """Some columns of a block of rows, minus a shift of dense rows and scaled, as rows."""
+        columns = columns_of(data, index)
+        if shift is not None and not self._rows.is_sparse:
+            columns -= self.place.xp.take(shift, index)[:, None]
+        if self._moments.scale != 1.0:
+            columns *= self._moments.scale
+        return columns
 
     def combine_rows(self, rows: Array) -> Array:
         """U·X of the centred data, (b, n) ↦ (b, d)."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -51,7 +52,7 @@ class Pairs:
         self._log_weights = logs - _log_sum(logs)
         is_small = first.shape[0] * means.shape[1] <= DENSE_NUMBERS
         self._differences = means[first] - means[second] if is_small else None
-        self._incidence = None if is_small else _backend.incidence(first, second, len(means))
+        self._incidence: Any = None if is_small else _backend.incidence(first, second, len(means))
         # Classes with the same mean are confused in every plane: nothing pulls them apart.
         full = self.squares(means)
         self._moves = full > SAME_MEAN * full.max(initial=0.0)
@@ -202,18 +203,15 @@ def _pulls(
 
 def confused_most(points: np.ndarray, count: int) -> list[tuple[int, int, float]]:
     """The pairs of classes at points that are confused most, and the probability of that."""
-    found: list[tuple[float, int, int]] = []
+    found = np.empty((3, 0))  # squared distance, first, second
     for rows, squares in _blocks(points):
-        later = np.arange(rows.start, rows.stop)[:, None] < np.arange(len(points))[None, :]
-        first, second = np.nonzero(later)
-        near = squares[first, second]
-        if len(near) > count:
-            kept = near <= np.partition(near, count - 1)[count - 1]
-            first, second, near = first[kept], second[kept], near[kept]
-        found += zip(near.tolist(), (first + rows.start).tolist(), second.tolist(), strict=True)
-        found = sorted(found)[:count]
-    logs = _backend.log_normal_cdf(-0.5 * np.sqrt([square for square, _, _ in found]))
-    return [(i, j, math.exp(log)) for (_, i, j), log in zip(found, logs, strict=True)]
+        first, second = np.nonzero(
+            np.arange(rows.start, rows.stop)[:, None] < np.arange(len(points))[None, :]
+        )
+        found = np.hstack([found, [squares[first, second], first + rows.start, second]])
+        found = found[:, np.lexsort(found[::-1])[:count]]
+    errors = np.exp(_backend.log_normal_cdf(-0.5 * np.sqrt(found[0])))
+    return [(int(i), int(j), float(e)) for i, j, e in zip(*found[1:], errors, strict=True)]
 
 
 def _blocks(points: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:

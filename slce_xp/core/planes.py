@@ -116,7 +116,8 @@ def _relax(pairs: Pairs, p: int) -> _Relaxed:
     factor = np.eye(k) * math.sqrt(p / k)
     error, gradient, inner, exact = _evaluate(pairs, factor)
     projector, length, bound = factor @ factor.T, 0.0, -math.inf
-    vertices, errors = [], [error]
+    vertices: list[np.ndarray] = []
+    errors = [error]
     work = 30.0 * k**3 + 10.0 * len(pairs) * k
     for step in range(max(2, min(MOST_RELAXED, int(MOST_WORK / work))) + 1):
         values, vectors = np.linalg.eigh(gradient)
@@ -237,7 +238,7 @@ def _errors_and_slopes(pairs: Pairs, bases: np.ndarray) -> tuple[np.ndarray, np.
 
 
 def _inner(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    return np.einsum("psk,psk->s", a, b)
+    return np.asarray(np.einsum("psk,psk->s", a, b))
 
 
 def _orthonormal(bases: np.ndarray) -> np.ndarray:
