@@ -236,13 +236,14 @@ def fit(
         if plan.where == MEMORY:
             matrix = _backend.move(matrix, place)
         rows = open_planned(matrix, place, plan, bar, kept, limits)
+        dense = _dense_plan(plan, limits, profiles.load(place.xp, place.device))
+        _use_device_blocks(rows, [plan, plan if dense is None else dense])
         if separates:
             operator = separation.operator_of(rows, groups, plan.form)
             parts = separation.solve(operator, plan.form, k, weight_of_diagonal)
             model = make_separating_model(operator, parts, labels, plan)
             bar.done()
             return _named(model, X)
-        dense = _dense_plan(plan, limits, profiles.load(place.xp, place.device))
         request = Request(
             k=k,
             tol=tol,
@@ -469,6 +470,13 @@ def open_planned(
     )
     rows.has_room_for_copy = size <= min(limits.spare(plan.memory), COPY_BYTES)
     return rows
+
+
+def _use_device_blocks(rows: Rows, plans: list[Plan]) -> None:
+    """Read X on an accelerator in blocks for which all plans have room."""
+    if plans[0].problem.accelerated and plans[0].where == MEMORY:
+        rows.block_bytes = min(plan.memory.temporaries for plan in plans)
+        rows.copy_bytes = min(plan.block_bytes for plan in plans)
 
 
 def _dense_plan(plan: Plan, limits: Limits, profile: Profile) -> Plan | None:
