@@ -8,6 +8,7 @@ X leave the range of its dtype.
 
 from __future__ import annotations
 
+import copy
 import math
 import warnings
 from dataclasses import dataclass, replace
@@ -24,7 +25,7 @@ from slce_xp.core import sums as row_sums
 from slce_xp.core.eigen import gram_of
 from slce_xp.core.groups import Groups
 from slce_xp.core.rows import Rows, open_array
-from slce_xp.core.sums import placed, scaled_product
+from slce_xp.core.sums import placed, scaled
 
 # A mean much larger than the spread costs accuracy if it is subtracted after the sums; then it is
 # subtracted from each block before. The ratio of their squares that is still harmless: for second
@@ -136,24 +137,32 @@ class Moments:
         return xp.sum(self.sums, axis=0) / self.weight
 
     @cached_property
+    def _unscaled_offset(self) -> Array:
+        return self.offset if self.scale == 1.0 else self.offset / self.scale
+
+    @cached_property
     def mean(self) -> Array:
         """The mean of all samples, shape (d,)."""
-        return self._unscaled(self.offset)
+        offset = self._unscaled_offset
+        return offset if self.shift is None else self.shift + offset
 
     @property
     def centroids(self) -> Array:
         """The class means, shape (K, d)."""
-        return self._unscaled(self.sums[: self.n_classes, :] / self.class_weights[:, None])
-
-    def _unscaled(self, values: Array) -> Array:
+        values = self.sums[: self.n_classes, :] / self.class_weights[:, None]
         values = values if self.scale == 1.0 else values / self.scale
         return values if self.shift is None else self.shift + values
 
-    @property
+    @cached_property
+    def roots(self) -> Array:
+        """√W_j, shape (K, 1)."""
+        xp, _ = _backend.place_of(self.sums)
+        return xp.sqrt(self.class_weights)[:, None]
+
+    @cached_property
     def between(self) -> Array:
         """B, shape (K, d), rows √W_j·(c_j − m): the between-class scatter is BᵀB."""
-        xp, _ = _backend.place_of(self.sums)
-        root = xp.sqrt(self.class_weights)[:, None]
+        root = self.roots
         return self.sums[: self.n_classes, :] / root - root * self.offset
 
     @property
@@ -182,33 +191,28 @@ class Moments:
             return self.offset + self.shift * self.scale
         return self.offset
 
-    def times(self, left: Array, rows: Array) -> Array:
-        """Multiply left by scale·rows, without a scaled copy of the rows."""
-        return scaled_product(left, rows, self.scale)
+    @property
+    def factors(self) -> tuple[float, float]:
+        """Factors of the scale, one for each side of a product with rows."""
+        return _backend.factors_of(self.scale)
 
-    def times_owned(self, left: Array, rows: Array) -> Array:
-        """The same, for a left that may be changed in place."""
-        if self.scale == 1.0:
-            return left @ rows
-        before, after = _backend.factors_of(self.scale)
-        left *= before
-        product = left @ rows
-        product *= after
-        return product
+    @property
+    def is_moderate(self) -> bool:
+        """Whether rows can be squared as they are, and scaled afterwards."""
+        return _is_moderate(self.scale, self.sums.dtype)
 
-    def centred(self, rows: Array, columns: slice = slice(None)) -> Array:
+    def centred(
+        self, rows: Array, columns: slice = slice(None), *, is_scaled: bool = True
+    ) -> Array:
         """scale·(rows − mean), a copy; of rows that have some of the columns only."""
         # In two steps: their sum, the mean, is rounded to the digits of a large number.
-        offset = self.offset[columns]
-        offset = offset if self.scale == 1.0 else offset / self.scale
+        offset = self._unscaled_offset[columns]
         if self.shift is None:
             rows = rows - offset
         else:
             rows = rows - self.shift[columns]
             rows -= offset
-        if self.scale != 1.0:
-            rows *= self.scale
-        return rows
+        return scaled(rows, self.scale) if is_scaled else rows
 
     # ------------------------------------------------------------ arithmetic
 
@@ -298,6 +302,12 @@ class Moments:
             weight_unit=weight_unit,
             centring=self.centring * (factor * step * step),
         )
+
+    def with_centring(self, centring: float) -> Moments:
+        """The same statistics, and what is derived from them, with another `centring`."""
+        same = copy.copy(self)
+        object.__setattr__(same, "centring", centring)
+        return same
 
     def astype(self, dtype: Any) -> Moments:
         """The same statistics in another dtype."""
@@ -426,7 +436,7 @@ def moments_of(
         moments = _moments_in(frame, rows, groups, second)
         better = _better_frame(frame, moments, rows, groups)
         if not isinstance(better, _Frame):
-            return replace(moments, centring=better)
+            return moments.with_centring(better)
         frame = better
 
 
@@ -670,10 +680,14 @@ def _add_second(moments: Moments, rows: Rows, signed: Array | None) -> Moments:
     return replace(moments, second=total)
 
 
+def _is_moderate(scale: float, dtype: Any) -> bool:
+    return abs(math.log2(scale)) <= SAFE_EXPONENT[_backend.dtype_name(dtype)]
+
+
 def _block_sums(
     rows: Rows, height: int, shift: Array | None, scale: float, second: bool
 ) -> _BlockSums:
-    scale_first = abs(math.log2(scale)) > SAFE_EXPONENT[_backend.dtype_name(rows.dtype)]
+    scale_first = not _is_moderate(scale, rows.dtype)
     # Three times the dense columns of sparse rows: themselves, times weights, in another order.
     return _BlockSums(height, shift, second, rows.block_length(3), scale, scale_first)
 

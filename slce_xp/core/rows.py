@@ -326,7 +326,8 @@ class DenseRows(BlockRows):
         # A few times as large as the result is no loss: an eigensolver will take more than that,
         # and the result is added to less often.
         least = (3 if _backend.adds_in_place(self.place.xp) else 2) * self.n
-        made = self.n if self._converts else 0
+        is_copied = self._converts or not _backend.row_slices_are_views(self.place.xp)
+        made = self.n if is_copied else 0
         length = max(least * self.n // (made + self.n), self.block_length(made + self.n))
         total = None
         for block, columns in self._read_columns(list(even_slices(self.d, length))):
@@ -348,7 +349,10 @@ class DenseRows(BlockRows):
 
     def column_blocks(self, made: int) -> Iterator[slice]:
         """Slices of columns, likewise."""
-        are_views = _backend.column_slices_are_views(self.place.xp)
+        xp = self.place.xp
+        are_views = _backend.column_slices_are_views(xp)
+        if made >= self.n:  # columns are shifted, not multiplied
+            are_views = _backend.row_slices_are_views(xp)
         return self._blocks(self.d, self.n, made, are_views, self.d)
 
     def _blocks(
