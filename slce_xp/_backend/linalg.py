@@ -16,8 +16,8 @@ from slce_xp._backend.places import Array, place_of
 # Size from which SciPy's subset driver beats NumPy's full eigensolver: SciPy has a BLAS of its
 # own, whose threads compete with NumPy's for a while, so small problems lose by it.
 SUBSET_FROM = 400
-# Size from which CuPy computes half of a symmetric matrix, and the one from which torch leaves out a
-# block: below, the whole costs less than the launches that mirror it.
+# Sizes from which CuPy computes half of a symmetric matrix, and torch leaves out a block of it: a
+# smaller one costs less than the launches that mirror the rest.
 SYRK_FROM, TRIANGLES_FROM = 256, 2048
 
 

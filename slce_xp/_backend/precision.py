@@ -16,8 +16,8 @@ import numpy as np
 
 from slce_xp._backend.places import Array, Place, first_line, jax, place_of
 
-# Powers of two that float32 numbers near one can be multiplied by, and their products, too.
-MODERATE_EXPONENT = 30
+# Powers of two that numbers and their products can be multiplied by at any time.
+MODERATE_EXPONENT = 20
 
 
 def dtype_name(dtype: Hashable) -> str:

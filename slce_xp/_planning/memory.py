@@ -107,9 +107,7 @@ def _memory_with(
     return Memory(device + problem.made, copied, host, temporaries=block)
 
 
-def _memory_elsewhere(
-    form: str, problem: Problem, schedule: Schedule, limits: Limits
-) -> Memory:
+def _memory_elsewhere(form: str, problem: Problem, schedule: Schedule, limits: Limits) -> Memory:
     """The bytes for X in a file or on a cluster."""
     block = block_bytes(problem.n, problem.d, problem.itemsize)
     device, host = _bytes_without_blocks(form, problem, schedule, block)

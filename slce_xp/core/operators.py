@@ -17,7 +17,8 @@ from slce_xp._backend import Array
 from slce_xp.core import eigen
 from slce_xp.core.eigen import gram_of
 from slce_xp.core.groups import Groups
-from slce_xp.core.moments import Moments, with_second
+from slce_xp.core.moment_sums import with_second
+from slce_xp.core.moments import Moments
 from slce_xp.core.rows import DenseRows, Rows
 from slce_xp.core.sums import one_hot, scaled, sum_rows_by_code, times
 
@@ -365,12 +366,14 @@ class CentroidOperator(ScatterOperator):
         """U·X of the centred data, (b, n) ↦ (b, d)."""
         # Centred weights make centred sums, and are the smaller thing to centre.
         first, second = self._moments.factors
-        left = times(self._rooted(self._without_mean(rows)), first)
-        (total,) = self._rows.sum_rows(partial(self._sum_term, left), self._shifted_width)
+        columns = times(self._rooted(self._without_mean(rows)), first).T
+        if self._shifted_width:  # in several blocks, of which some libraries would copy each
+            columns = _backend.copied(columns)
+        (total,) = self._rows.sum_rows(partial(self._sum_term, columns), self._shifted_width)
         return scaled(total, second)
 
-    def _sum_term(self, left: Array, block: slice, data: Array) -> tuple[Array]:
-        return (left[:, block] @ self._moments.shifted(data),)
+    def _sum_term(self, columns: Array, block: slice, data: Array) -> tuple[Array]:
+        return (columns[block, :].T @ self._moments.shifted(data),)
 
     def indicators(self) -> Array:
         """N, (K, n), rows √w / √W_j on class j, centred: B = N·X."""

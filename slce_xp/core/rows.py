@@ -325,7 +325,7 @@ class DenseRows(BlockRows):
         """R·Rᵀ, a sum over column blocks."""
         # A few times as large as the result is no loss: an eigensolver will take more than that,
         # and the result is added to less often.
-        least = (3 if _backend.adds_in_place(self.place.xp) else 2) * self.n
+        least = (4 if _backend.adds_in_place(self.place.xp) else 2) * self.n
         is_copied = self._converts or not _backend.row_slices_are_views(self.place.xp)
         made = self.n if is_copied else 0
         length = max(least * self.n // (made + self.n), self.block_length(made + self.n))

@@ -172,8 +172,14 @@ def sum_many(
 
 def scaled_product(left: Array, rows: Array, scale: float) -> Array:
     """Multiply left by scale·rows, a factor before and one after: neither overflows."""
-    after, before = _backend.factors_of(scale)
+    before, after = larger_first(scale)
     return scaled(times(left, before) @ rows, after)
+
+
+def larger_first(scale: float) -> tuple[float, float]:
+    """Factors before and after a product with weights: small ones of them do not underflow."""
+    factors = _backend.factors_of(scale)
+    return max(factors), min(factors)
 
 
 def times(values: Array, factor: float) -> Array:
@@ -283,7 +289,7 @@ def _sum_runs(
     # Short runs: their rows are added one after the other.
     within = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)
     starts = np.append(np.flatnonzero(within % max(2, PIECE_ROWS) == 0), len(order))
-    after, before = _backend.factors_of(scale)
+    before, after = larger_first(scale)
     ordered = None if weights is None else weights[order]
     if before != 1.0:
         ordered = before * (np.ones(len(order)) if ordered is None else ordered)
