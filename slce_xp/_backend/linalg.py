@@ -18,7 +18,7 @@ from slce_xp._backend.places import Array, place_of
 SUBSET_FROM = 400
 # Sizes from which CuPy computes half of a symmetric matrix, and torch leaves out a block of it: a
 # smaller one costs less than the launches that mirror the rest.
-SYRK_FROM, TRIANGLES_FROM = 256, 2048
+SYRK_FROM, TRIANGLES_FROM = 512, 4096
 
 
 def gram(rows: Array) -> Array:

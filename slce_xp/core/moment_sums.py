@@ -151,9 +151,9 @@ def _probe_frame(rows: Rows, squared: bool, by_column: bool = False) -> _Frame:
     probe = rows.probe(PROBE_ROWS)
     # Divided by the largest entry, so that squares are in range.
     largest = xp.max(xp.abs(probe))
-    probe = probe / xp.where(largest > 0, largest, xp.ones_like(largest))
-    mean = xp.mean(probe, axis=0)
-    deviations = probe - mean
+    deviations = probe / xp.where(largest > 0, largest, xp.ones_like(largest))
+    mean = xp.mean(deviations, axis=0)
+    deviations -= mean
     size, offset, spread, width = map(
         float,
         read(
