@@ -67,11 +67,12 @@ from slce_xp._backend.transfer import (
     to_host,
     without_rows,
 )
-from slce_xp._backend.uploads import Uploads, copies_ahead, uploads_to
+from slce_xp._backend.uploads import Buffer, Uploads, copies_ahead, uploads_to
 
 __all__ = [
     "BACKENDS",
     "Array",
+    "Buffer",
     "Matrix",
     "Place",
     "Sparse",

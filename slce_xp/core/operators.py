@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Callable
 from functools import cached_property, partial
 from typing import Any
 
@@ -19,8 +20,8 @@ from slce_xp.core.eigen import gram_of
 from slce_xp.core.groups import Groups
 from slce_xp.core.moment_sums import with_second
 from slce_xp.core.moments import Moments
-from slce_xp.core.rows import DenseRows, Rows
-from slce_xp.core.sums import one_hot, scaled, sum_rows_by_code, times
+from slce_xp.core.rows import DenseRows, Rows, columns_of
+from slce_xp.core.sums import ColumnSquares, one_hot, scaled, sum_rows_by_code, times
 
 
 class ScatterOperator:
@@ -223,14 +224,17 @@ class CentroidOperator(ScatterOperator):
 
     def feature_squares(self) -> Array:
         """The diagonal of S_t, shape (d,): one pass over X."""
-        (total,) = self._rows.sum_rows(self._square_term, 2 * self.d)
-        return total
+        moments = self._moments
+        squares = ColumnSquares(moments.shift, moments.offset / moments.scale, moments.scale)
+        (total,) = self._rows.map_rows(squares, 2 * self.d, self._scale)
+        if self._rows.is_sparse:
+            total = total - self.centring_squares
+        return total[0, :]
 
-    def _square_term(self, block: slice, data: Array) -> tuple[Array]:
-        data = self._moments.centred(data)
-        data *= data
-        xp = _backend.namespace_of(data)
-        return (xp.sum(data, axis=0) if self._scale is None else self._scale[block] @ data,)
+    @property
+    def centring_squares(self) -> Array:
+        """What centring subtracts from the squares of each column as it is read, shape (d,)."""
+        return self._moments.weight * self._mean_left * self._mean_left
 
     def within_classes(self, values: Array) -> Array:
         """Values per sample minus their class means: (n, j) ↦ (n, j)."""
@@ -278,11 +282,21 @@ class CentroidOperator(ScatterOperator):
         """V·C, (b, d) ↦ (b, d): one pass over X, a sum over its row blocks, unless C is formed."""
         if self._scatter is not None:
             return rows @ self._scatter
-        mean, first = self._mean_left, self._moments.factors[0]
-        term = partial(self._scatter_term, times(rows, first), (rows @ mean)[:, None])
-        total, sums = self._rows.sum_rows(term, rows.shape[0] + self._shifted_width)
-        total = scaled(total, first)
-        total -= sums[:, None] * mean[None, :]
+        scores = partial(self._products, times(rows, self._moments.factors[0]))
+        return self._scatter_of(scores, rows @ self._mean_left)
+
+    def scatter_rows(self, positions: np.ndarray) -> Array:
+        """Rows of C at some positions, shape (m, d): one pass over X."""
+        index = _backend.from_host(positions, self.place)
+        centre = self.place.xp.take(self._mean_left, index)
+        return self._scatter_of(partial(self._picked, index, None), centre)
+
+    def _scatter_of(self, scores: Callable[[Array], Array], centre: Array) -> Array:
+        """V·C by scores V·Xᵀ, a function of shifted rows, and V·m, shape (b,)."""
+        term = partial(self._scatter_term, scores, centre[:, None])
+        total, sums = self._rows.sum_rows(term, centre.shape[0] + self._shifted_width)
+        total = scaled(total, self._moments.factors[0])
+        total -= sums[:, None] * self._mean_left[None, :]
         return total
 
     def apply(self, rows: Array) -> Array:
@@ -305,7 +319,7 @@ class CentroidOperator(ScatterOperator):
     def _score_term(
         self, left: Array, centre: Array, block: slice, data: Array
     ) -> tuple[Array, ...]:
-        scores = scaled(left @ self._moments.shifted(data).T, self._moments.factors[1])
+        scores = self._scores(left, data)
         scores -= centre
         if self._scale is None:
             return (scores @ scores.T,)
@@ -315,16 +329,15 @@ class CentroidOperator(ScatterOperator):
         return signed, (scores * _backend.namespace_of(scores).abs(self._scale[block])) @ scores.T
 
     def _scatter_term(
-        self, left: Array, centre: Array, block: slice, data: Array
+        self, scores_of: Callable[[Array], Array], centre: Array, block: slice, data: Array
     ) -> tuple[Array, Array]:
-        data, second = self._moments.shifted(data), self._moments.factors[1]
-        # Short matrix first: a BLAS packs the long one, and this way only by rows.
-        scores = scaled(left @ data.T, second)
+        data = self._moments.shifted(data)
+        scores = scores_of(data)
         scores -= centre
         if self._scale is not None:
             scores *= self._scale[block]
         sums = _backend.namespace_of(scores).sum(scores, axis=1)
-        return scaled(scores, second) @ data, sums
+        return scaled(scores, self._moments.factors[1]) @ data, sums
 
     def apply_gram(self, rows: Array) -> Array:
         """U·G, (b, n) ↦ (b, n): one pass over X, unless G is formed.
@@ -352,15 +365,33 @@ class CentroidOperator(ScatterOperator):
 
     def project_rows(self, rows: Array) -> Array:
         """V·Xᵀ of the centred data, (b, d) ↦ (b, n)."""
-        first, second = self._moments.factors
-        left = times(rows, first)
+        left = times(rows, self._moments.factors[0])
         total = self._rows.join_rows(partial(self._scores, left), self._shifted_width)
-        total = scaled(total, second)
         total -= (rows @ self._mean_left)[:, None]
         return self._rooted(total)
 
     def _scores(self, left: Array, data: Array) -> Array:
-        return left @ self._moments.shifted(data).T
+        return self._products(left, self._moments.shifted(data))
+
+    def _products(self, left: Array, data: Array) -> Array:
+        """V·Xᵀ of shifted rows, with V times the first factor of their scale."""
+        # Short matrix first: a BLAS packs the long one, and this way only by rows.
+        return scaled(left @ data.T, self._moments.factors[1])
+
+    def columns_at(self, positions: np.ndarray) -> Array:
+        """Some columns of the centred data, rows times √w, as the rows of an array: (m, n)."""
+        index = _backend.from_host(positions, self.place)
+        pick = partial(self._picked, index, self._moments.shift)
+        total = self._rows.join_rows(pick, len(positions))
+        total -= self.place.xp.take(self._mean_left, index)[:, None]
+        return self._rooted(total)
+
+    def _picked(self, index: Array, shift: Array | None, data: Array) -> Array:
+        """Some columns of a block of rows, minus a shift of dense rows and scaled, as rows."""
+        columns = columns_of(data, index)
+        if shift is not None and not self._rows.is_sparse:
+            columns -= self.place.xp.take(shift, index)[:, None]
+        return scaled(columns, self._moments.scale)
 
     def combine_rows(self, rows: Array) -> Array:
         """U·X of the centred data, (b, n) ↦ (b, d)."""
