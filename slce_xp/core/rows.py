@@ -26,8 +26,8 @@ from slce_xp.core.eigen import add
 BLOCK_SHARE = 48
 LEAST_BLOCK, LARGEST_BLOCK = 2**18, 2**24
 # On an accelerator, where each operation costs a launch: larger shares, if memory allows. Rows are
-# converted and shifted in three blocks, with some room for one-hot codes.
-DEVICE_SHARE, DEVICE_COPY_SHARE = 8, 2.5
+# converted and shifted in two blocks, with some room for one-hot codes.
+DEVICE_SHARE, DEVICE_COPY_SHARE = 8, 1.8
 LARGEST_DEVICE_BLOCK = 2**28
 # Blocks whose sums are added up before they join the others, in single precision.
 BLOCKS_PER_SUM = 32
