@@ -1,7 +1,7 @@
 """Predictions of fits on a GPU against what they take: ``python -m benchmarks.predictions``.
 
 Predicted seconds and bytes are those of the plan, by the profile of the device, host waits those of
-the tests' budgets, and launches those on the simulated device of the tests. Prints Markdown. Without
+the tests' budgets, launches those on the simulated device of the tests. Prints Markdown. Without
 a GPU (``--rehearse``) that device, or emulated CuPy, is measured instead, and no time is given.
 """
 
