@@ -256,7 +256,7 @@ def table():
         parts = [first.shape, size, first.reads, first.plan, *parts]
         lines.append(f"| {' | '.join(parts)} |")
     lines += ["", f"| solver | n × d, classes | most launches | {names} |"]
-    lines += ["|---" * (4 + len(columns)) + "|"]
+    lines += ["|---" * (3 + len(columns)) + "|"]
     for cells in zip(*launches.values(), strict=True):
         problem, limit, _ = cells[0]
         lines.append(f"| {problem} | {limit} | {' | '.join(cell[2] for cell in cells)} |")

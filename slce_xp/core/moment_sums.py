@@ -386,7 +386,7 @@ class _BlockSums:
     @property
     def sums_factors(self) -> tuple[float, float]:
         """Factors of the scale that class sums have, and that they have yet to get."""
-        return row_sums.larger_first(self.scale)
+        return (self.scale, 1.0) if self.scale_first else row_sums.larger_first(self.scale)
 
     def of_columns(self, columns: slice) -> _BlockSums:
         """The same for rows that have some of the columns only."""
