@@ -61,7 +61,7 @@ class FeaturePath:
 
     Notes
     -----
-    A path keeps a reference to X and y, without a copy, for `refit`.
+    A path keeps a reference to X and y, without a copy, for `refit`; a pickle of it does not.
 
     Examples
     --------
@@ -92,7 +92,11 @@ class FeaturePath:
     place: str
     passes: int
     seconds: float
-    _data: tuple[Any, Any, dict[str, Any]]
+    _data: tuple[Any, Any, dict[str, Any]] | None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without X and y, which a pickle need not have."""
+        return {**self.__dict__, "_data": None}
 
     @property
     def entered(self) -> np.ndarray:
@@ -205,8 +209,14 @@ class FeaturePath:
         chosen = self.select(n_features)
         if not len(chosen):
             raise invalid("n_features", "n_features must be at least 1 to fit a model; got none")
+        if self._data is None:
+            raise invalid(
+                "path",
+                "path must keep X and y to be fitted again; that of a pickle or an SLCESelector "
+                "does not. Fit the selected columns: slce_xp.fit(X[:, path.select()], y)",
+            )
         X, y, weights = self._data
-        columns = _columns(_matrix.as_values(X), chosen)
+        columns = columns_at(_matrix.as_values(X), chosen)
         model = _fit.fit(columns, y, n_components, criterion=criterion, **{**weights, **options})
         if self.feature_names is None:
             return model
@@ -250,7 +260,7 @@ def _spread_out(supports: tuple[np.ndarray, ...]) -> list[np.ndarray]:
     return [supports[i] for i in positions]
 
 
-def _columns(x: Array, positions: np.ndarray) -> Array:
+def columns_at(x: Array, positions: np.ndarray) -> Array:
     """Some columns of a matrix of any kind, dense, (n, m); of a Dask array, in chunks."""
     if _backend.is_dask(x):
         return x[:, positions]
