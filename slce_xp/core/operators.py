@@ -18,7 +18,7 @@ from slce_xp._backend import Array
 from slce_xp.core import eigen
 from slce_xp.core.eigen import gram_of
 from slce_xp.core.groups import Groups
-from slce_xp.core.moment_sums import with_second
+from slce_xp.core.moment_sums import warn_if_far, with_second
 from slce_xp.core.moments import Moments
 from slce_xp.core.rows import DenseRows, Rows, columns_of
 from slce_xp.core.sums import ColumnSquares, one_hot, sum_rows_by_code
@@ -77,6 +77,8 @@ class ScatterOperator:
             cross += moments.second
             self._scatter = cross
             self._square = moments.square(sign=moments.unlabeled_weight)
+            if not self.is_supervised:  # then centring may add more than there was
+                self._square = self._square + moments.absolute_weight * (offset @ offset)
             # As large as C, and not needed any more.
             self._moments = dataclasses.replace(self._moments, second=None)
         return self._scatter
@@ -153,8 +155,8 @@ class ScatterOperator:
 
     @property
     def centring(self) -> float:
-        """W·‖offset‖², which centring subtracts from Σ w ‖z‖²."""
-        return self._moments.centring
+        """Σ |s| w·‖offset‖², which centring subtracts from Σ |s| w ‖z‖²."""
+        return self._moments.centring * self._moments.absolute_weight / self._moments.weight
 
     def zero_level(self, square: float) -> float:
         """Magnitude up to which an eigenvalue of M may be rounding, given Σ |s| w ‖z‖²."""
@@ -181,7 +183,11 @@ class CentroidOperator(ScatterOperator):
         # √w; None for ones
         self._host_root = None if groups.weights is None else np.sqrt(groups.weights)
         self._root = rows.put(self._host_root)
-        self._signs = rows.put(groups.signs)
+        # In sample coordinates rows are also times √|s|, and signs are 1, −1 or 0: otherwise
+        # samples that hardly count could hide all others in G.
+        signs = groups.signs
+        self._signs = rows.put(None if signs is None else np.sign(signs))
+        self._balance = rows.put(None if signs is None else np.sqrt(np.abs(signs)))
         self.n = rows.n
         self.by_rows = rows.by_rows
         self.n_classes = groups.n_classes
@@ -193,12 +199,13 @@ class CentroidOperator(ScatterOperator):
         return with_second(self._moments, self._rows, self._groups)
 
     def gram(self) -> Array:
-        """G = X Xᵀ of the centred data, rows times √w, (n, n): formed once, then kept."""
+        """G = X Xᵀ of the centred data, rows times √(w·|s|), (n, n): formed once, then kept."""
         if self._gram is None:
             gram = self._rows.outer(self._moments.centred)
-            if self._root is not None:
-                gram *= self._root[:, None]
-                gram *= self._root
+            for factor in (self._root, self._balance):
+                if factor is not None:
+                    gram *= factor[:, None]
+                    gram *= factor
             self._gram = gram
         return self._gram
 
@@ -245,18 +252,8 @@ class CentroidOperator(ScatterOperator):
         return sums[: self.n_classes, :] / xp.sqrt(self.class_weights)[:, None]
 
     def signed_gram(self, values: Array) -> Array:
-        """VᵀSV with S the signs of samples: 1, or −λ without a label; (n, r) ↦ (r, r)."""
+        """VᵀSV with S the signs of samples: 1, or −1 without a label; (n, r) ↦ (r, r)."""
         return gram_of(values) if self._signs is None else values.T @ self._signed(values)
-
-    def signed_sum(self, values: Array) -> Array:
-        """Σ |s| v of one value per sample, shape ()."""
-        xp, _ = self.place
-        return xp.sum(values if self._signs is None else xp.abs(self._signs) * values)
-
-    @property
-    def largest_sign(self) -> float:
-        """The largest magnitude of the samples' signs: 1, or λ if that is more."""
-        return 1.0 if self.is_supervised else max(1.0, self._moments.unlabeled_weight)
 
     def reflect(self, values: Array) -> Array:
         """D·V with D = 2P − S, P the projector that averages over classes: (n, j) ↦ (n, j)."""
@@ -304,7 +301,7 @@ class CentroidOperator(ScatterOperator):
 
         The former is exact to rounding relative to the latter, however much smaller than M it is.
         """
-        rows = vectors.T
+        rows = _backend.copied(vectors.T)  # contiguous: products of strided rows round differently
         term = partial(self._score_term, rows, (rows @ self._mean_left)[:, None])
         made = rows.shape[0] * (1 if self._scale is None else 3) + self._shifted_width
         signed, *absolute = self._rows.sum_rows(term, made)
@@ -360,7 +357,7 @@ class CentroidOperator(ScatterOperator):
         """V·Xᵀ of the centred data, (b, d) ↦ (b, n)."""
         total = self._rows.join_rows(partial(self._scores, rows), self._shifted_width)
         total -= (rows @ self._mean_left)[:, None]
-        return self._rooted(total)
+        return self._balanced(self._rooted(total))
 
     def _scores(self, rows: Array, data: Array) -> Array:
         return self._products(rows, self._moments.shifted(data))
@@ -389,7 +386,7 @@ class CentroidOperator(ScatterOperator):
     def combine_rows(self, rows: Array) -> Array:
         """U·X of the centred data, (b, n) ↦ (b, d)."""
         # Centred weights make centred sums, and are the smaller thing to centre.
-        rows = self._rooted(self._without_mean(rows))
+        rows = self._rooted(self._without_mean(self._balanced(rows)))
         (total,) = self._rows.sum_rows(partial(self._sum_term, rows), self._shifted_width)
         return total
 
@@ -404,6 +401,11 @@ class CentroidOperator(ScatterOperator):
         share = (xp.sqrt(weights) / self._moments.weight)[:, None]
         return self._rooted(member / xp.sqrt(weights)[:, None] - share)
 
+    def warn_if_far(self, norm: float) -> None:
+        """Warn if products with C, of a given norm, lose digits of a sparse X by centring."""
+        # Scores are rounded relative to those of the mean, which is the root of what squares lose.
+        warn_if_far(self._rows, math.sqrt(self.centring), math.sqrt(norm), stacklevel=5)
+
     @cached_property
     def _mean_left(self) -> Array:
         return self._moments.mean_left(self._rows.is_sparse)
@@ -411,6 +413,10 @@ class CentroidOperator(ScatterOperator):
     def _rooted(self, rows: Array) -> Array:
         """Rows of values per sample times √w."""
         return rows if self._root is None else rows * self._root
+
+    def _balanced(self, rows: Array) -> Array:
+        """Rows of values per sample times √|s|."""
+        return rows if self._balance is None else rows * self._balance
 
     def _without_mean(self, rows: Array) -> Array:
         """Rows u of values per sample with Σ √w u = 0."""
