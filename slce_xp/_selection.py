@@ -301,7 +301,7 @@ def _open(
     limits = Limits(memory, _backend.free_bytes(place))
     is_dask, in_memory = _backend.is_dask(matrix), not isinstance(matrix, RowReader)
     # Features that are fetched, twice while some are added; class sums, targets and gradients.
-    fetched = min(d, selection.LEAST_FETCHED * 4 + 4 * n_features)
+    fetched = min(d, selection.LEAST_FETCHED * 4 + 8 * n_features)
     length = min(n, d) if in_memory and not is_dask else d
     need = item * (2 * fetched * length + 8 * n_classes * d) + 8 * fetched * fetched
     need += block_bytes(n, d, item)
