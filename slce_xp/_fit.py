@@ -144,8 +144,9 @@ def fit(
         For "separation", the weight ρ of the diagonal in
         :math:`N = \tau ((1 - \rho) S_w / n + \rho \operatorname{diag}(S_w / n))`, from 0 to 1.
         "auto": the weight that separates unseen samples best, by generalised cross-validation, and
-        τ such that N is their spread; a number: τ = 1. At least the 4·d·eps that rounding needs is
-        used, with a warning if S_w is singular.
+        τ such that N is their spread; a number: τ = 1. The weight of all samples counts as their
+        number: weights should be 1 in the mean. At least the 4·d·eps that rounding needs is used,
+        with a warning if S_w is singular.
     progress : bool
         Whether to show passes, blocks, the residual and the time left (needs tqdm).
 
