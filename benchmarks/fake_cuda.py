@@ -40,7 +40,7 @@ from slce_xp._planning.problem import ITEMSIZES, Problem
 from slce_xp._planning.schedule import TYPICAL_PASSES
 from slce_xp._planning.sizes import format_bytes
 from slce_xp.core import krylov, krylov_space
-from slce_xp.core import moments as _moments
+from slce_xp.core import moment_sums as _moments
 from slce_xp.core.solution import FORMS
 
 NOT_SEEN = "fake CUDA tensors: exact for tensors, workspace of eigh as LAPACK's, no times"

@@ -26,7 +26,8 @@ from slce_xp._planning.plan import Plan
 from slce_xp._planning.problem import MEMORY, Problem
 from slce_xp._progress import Progress
 from slce_xp.core import scatter, separation
-from slce_xp.core.moments import Moments, moments_of
+from slce_xp.core.moment_sums import moments_of
+from slce_xp.core.moments import Moments
 from slce_xp.core.operators import ScatterOperator
 from slce_xp.core.solution import Request
 

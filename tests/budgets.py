@@ -21,7 +21,7 @@ import slce_xp
 from slce_xp import _backend
 from slce_xp._planning import plan as _plan
 from slce_xp._planning.sizes import format_bytes
-from slce_xp.core import krylov
+from slce_xp.core import coordinates
 
 PASSES = _plan.TYPICAL_PASSES
 
@@ -81,7 +81,7 @@ def samples(n, d, n_classes, dtype="float32"):
 def fit(x, y, solver, floor=0.0, **options):
     """A fit whose matrix-free form takes the passes that a plan counts."""
     # Residuals of no length are not reached.
-    with warnings.catch_warnings(), mock.patch.object(krylov, "FLOOR_EPS", floor):
+    with warnings.catch_warnings(), mock.patch.object(coordinates, "FLOOR_EPS", floor):
         warnings.simplefilter("ignore", slce_xp.ConvergenceWarning)
         options = {"max_iter": PASSES, "tol": 1e-15, **options}
         return slce_xp.fit(x, y, "positive", solver=solver, **options)
@@ -172,7 +172,7 @@ def rows(backend):
         X, y = samples(n, d, n_classes)
         x = backend.array(X)
         with metered(backend) as found:
-            model = fit(x, y, solver, krylov.FLOOR_EPS)
+            model = fit(x, y, solver, coordinates.FLOOR_EPS)
         shape = f"{solver} | {n} × {d}, {n_classes}"
         yield shape, str(found.reads), format_bytes(found.peak), format_bytes(model.plan.bytes)
 

@@ -14,7 +14,7 @@ import slce_xp
 from slce_xp import _backend
 from slce_xp._planning import plan as _plan
 from slce_xp._planning.sizes import format_bytes
-from slce_xp.core import krylov
+from slce_xp.core import coordinates
 
 DEVICES = [
     "torch-device",
@@ -36,12 +36,12 @@ def test_host_reads_of_a_fit(xp, dtype, solver, size, n_classes):
     X, y = samples(*size, n_classes, dtype)
     x, on_device = xp.array(X), xp.array(y)
     with metered(xp) as found:
-        model = fit(x, y, solver, krylov.FLOOR_EPS)
+        model = fit(x, y, solver, coordinates.FLOOR_EPS)
     assert model.solver == solver
     expected = FIT_READS[solver] + model.passes
     assert found.reads == expected
     with metered(xp) as found:
-        fit(x, on_device, solver, krylov.FLOOR_EPS)
+        fit(x, on_device, solver, coordinates.FLOOR_EPS)
     assert found.reads == expected + 1
 
 
@@ -101,7 +101,7 @@ def test_peak_agrees_with_the_plan(xp, dtype, solver, n, d, n_classes):
     X, y = samples(n, d, n_classes, dtype)
     x = xp.array(X)
     # In single precision, residuals of no length would have vectors of samples refined.
-    floor = krylov.FLOOR_EPS if n < d and dtype == "float32" else 0.0
+    floor = coordinates.FLOOR_EPS if n < d and dtype == "float32" else 0.0
     with metered(xp) as found:
         plan = fit(x, y, solver, floor).plan
     assert found.peak <= 1.2 * plan.bytes

@@ -99,7 +99,7 @@ def test_an_iteration_may_start_with_a_formed_matrix(form):
 def test_a_small_problem_is_not_solved_after_each_product(monkeypatch):
     X, y = hard("features")
     each = fit_with(Costs(), X, y, form="scatter")
-    solved = calls(monkeypatch, krylov._Features, "ritz")
+    solved = calls(monkeypatch, krylov.Features, "ritz")
     fit_with(Costs(formed=0.0, ritz=1.0), X, y, form="scatter")
     assert 1 < len(solved) < len(each.history)
 

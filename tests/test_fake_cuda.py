@@ -7,7 +7,7 @@ from benchmarks import fake_cuda
 from slce_xp import _backend
 from slce_xp._backend import transfer
 from slce_xp.core import krylov, krylov_space
-from slce_xp.core import moments as _moments
+from slce_xp.core import moment_sums as _moments
 
 
 def test_shape_of_pancan_needs_a_fifth_of_x():

@@ -15,7 +15,7 @@ from slce_xp import _backend
 from slce_xp._data import labels as _labels
 from slce_xp.core import krylov
 from slce_xp.core import rows as _rows
-from slce_xp.core.moments import moments_of
+from slce_xp.core.moment_sums import moments_of
 from slce_xp.core.operators import CentroidOperator
 from slce_xp.core.rows import DenseRows
 from slce_xp.core.solution import Request

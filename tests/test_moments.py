@@ -7,7 +7,7 @@ from slce_xp._data import labels as _labels
 from slce_xp.core import class_sums
 from slce_xp.core import rows as _rows
 from slce_xp.core import sums as _sums
-from slce_xp.core.moments import moments_of
+from slce_xp.core.moment_sums import moments_of
 from slce_xp.core.rows import DenseRows
 
 

@@ -11,7 +11,7 @@ from conftest import load_set, needs_float64, spare_compiling
 import slce_xp
 from slce_xp._planning import schedule
 from slce_xp.core import krylov
-from slce_xp.core import moments as _moments
+from slce_xp.core import moment_sums as _moments
 
 FORMS = ["scatter", "gram", "krylov"]
 
@@ -253,7 +253,7 @@ def test_the_count_above_a_level_is_an_upper_bound(shape, monkeypatch):
     monkeypatch.setattr(schedule, "WIDE_WIDTH", 6)
     monkeypatch.setattr(schedule, "ALWAYS", 2)
     seen = []
-    for side in (krylov._Features, krylov._Samples):
+    for side in (krylov.Features, krylov.Samples):
         original = side.count_above
 
         def count_above(self, *args, original=original):

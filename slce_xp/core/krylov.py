@@ -11,7 +11,6 @@ Blocks are stored as rows: products with a row-major X are fastest that way.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
@@ -23,17 +22,14 @@ from slce_xp.core import eigen
 from slce_xp.core.certificate import (
     FLOOR,
     MOST_RANDOM,
-    ROUNDING_EPS,
     Count,
     Counter,
     angle_bound,
-    count_above_by_features,
-    count_above_by_samples,
 )
-from slce_xp.core.eigen import gram_of
+from slce_xp.core.coordinates import Features, Ritz, Samples, lengths_of
 from slce_xp.core.krylov_space import KrylovSpace
 from slce_xp.core.operators import CentroidOperator
-from slce_xp.core.refine import LARGEST_RESIDUAL, KnownPairs, refine
+from slce_xp.core.refine import LARGEST_RESIDUAL, refine
 from slce_xp.core.resolve import Resolved, resolve
 from slce_xp.core.solution import Request, Solution
 
@@ -42,8 +38,6 @@ from slce_xp.core.solution import Request, Solution
 NARROW, NARROW_PASSES = 32, 3
 # Random rows beyond the components that are asked for, if some samples have no label.
 RANDOM_ROWS = 8
-# Residuals of an iteration that is left to rounding, in eps of the norm of M.
-FLOOR_EPS = 32.0
 # Growth of the space after which the small problem is solved in any case.
 RITZ_GROWTH = 1.3
 # Once residuals are rounding, the angle may exceed the tolerance by this factor.
@@ -82,7 +76,7 @@ def solve(operator: CentroidOperator, request: Request) -> Solution:
         if not (last or meter.starts_ritz(space.size)):
             directions = None
             continue
-        ritz = _Ritz.of(side, space, operator, min(counter.watched, space.size))
+        ritz = Ritz.of(side, space, operator, min(counter.watched, space.size))
         outside = space.outside(ritz.coordinates)
         lengths = side.lengths(space, outside)
         wanted = ritz.values > ritz.error
@@ -206,69 +200,13 @@ class _Meter:
         return self.passes >= self._max_iter
 
 
-def _side_of(operator: CentroidOperator, request: Request) -> _Features | _Samples:
+def _side_of(operator: CentroidOperator, request: Request) -> Features | Samples:
     if request.form != "krylov":
-        return _Samples(operator) if request.form == "gram" else _Features(operator)
+        return Samples(operator) if request.form == "gram" else Features(operator)
     # In sample coordinates M is D·G, and only with labels for all is D known on the space.
     # They take two readings of X per pass if only row slicing is supported.
     samples = operator.n < operator.d and operator.is_supervised and not operator.by_rows
-    return _Samples(operator) if samples else _Features(operator)
-
-
-class _Ritz(NamedTuple):
-    """Ritz pairs after a pass, and their rounding.
-
-    Attributes
-    ----------
-    values : numpy.ndarray, shape (q,)
-    coordinates : numpy.ndarray, shape (size, q)
-    norm, largest : float
-        The norm of M on the space, and the larger of that and of the norm of C.
-    eps : float
-        Rounding of products with C relative to their size, centring included.
-    rounding : float
-        Rounding of an eigenvalue of M.
-    error : numpy.ndarray, shape (q,)
-        Rounding of each Ritz value.
-    floor : float
-        Residuals cannot be expected to become shorter than this.
-    """
-
-    values: np.ndarray
-    coordinates: np.ndarray
-    norm: float
-    largest: float
-    eps: float
-    rounding: float
-    error: np.ndarray
-    floor: float
-
-    @classmethod
-    def of(
-        cls, side: _Features | _Samples, space: KrylovSpace, operator: CentroidOperator, count: int
-    ) -> _Ritz:
-        values, coordinates, size = side.ritz(space, count)
-        norm = max(size, np.finfo(float).tiny)
-        largest = max(norm, space.norm)
-        # What centring subtracts is rounded relative to itself.
-        eps = space.eps * (1.0 + math.sqrt(operator.centring / largest))
-        rounding = ROUNDING_EPS * eps * largest
-        error = rounding * side.growth(values)
-        floor = FLOOR_EPS * space.eps * norm
-        return cls(values, coordinates, norm, largest, eps, rounding, error, floor)
-
-    def target(self, request: Request, count: int, below: float) -> float:
-        """Length of a residual with which `count` eigenpairs are within the tolerated angle.
-
-        `below` is what is proved to be above all other eigenvalues; the next Ritz value may be
-        larger.
-        """
-        if count == 0:
-            return self.floor
-        following = float(self.values[count]) if count < len(self.values) else 0.0
-        below = following if math.isinf(below) else max(below, following)
-        gap = max(0.0, float(self.values[count - 1]) - below)
-        return max(self.floor, request.tol * gap / (2.0 * math.sqrt(count)))
+    return Samples(operator) if samples else Features(operator)
 
 
 class _Found(NamedTuple):
@@ -304,9 +242,9 @@ class _Found(NamedTuple):
 
 def _settled(
     operator: CentroidOperator,
-    side: _Features | _Samples,
+    side: Features | Samples,
     space: KrylovSpace,
-    ritz: _Ritz,
+    ritz: Ritz,
     count: Count,
     found: _Found,
     target: float,
@@ -318,14 +256,14 @@ def _settled(
     """
     near = (ritz.values <= ritz.error) & (ritz.values >= -FLOOR * ritz.error)
     near &= count.proven and count.low < count.high
-    is_long = isinstance(side, _Samples) and found.rounding - ritz.rounding > target
+    is_long = isinstance(side, Samples) and found.rounding - ritz.rounding > target
     if not (near.any() or is_long):
         return found
     span = side.span(space, ritz.coordinates, near)
     lost = int(near.sum()) - span.shape[1]  # too inexact to be found in X
     gap = FLOOR * ritz.rounding if near.any() else None
     pairs = Resolved.certain(found.values, found.vectors)
-    if isinstance(side, _Samples):
+    if isinstance(side, Samples):
         both = _joined(found.vectors, span) if near.any() else found.vectors
         refined = refine(operator, partial(side.known, space), both, ritz.largest)
         is_large = found.values >= math.sqrt(space.eps) * ritz.largest
@@ -362,7 +300,7 @@ def _residual_lengths(operator: CentroidOperator, vectors: Array) -> np.ndarray:
     xp, _ = operator.place
     rows = _backend.copied(vectors.T)
     image = operator.apply(rows)
-    return _lengths(image - xp.sum(rows * image, axis=1)[:, None] * rows)
+    return lengths_of(image - xp.sum(rows * image, axis=1)[:, None] * rows)
 
 
 def _joined(vectors: Array, others: Array) -> Array:
@@ -386,179 +324,3 @@ def _span(rows: np.ndarray) -> np.ndarray | None:
     _, lengths, axes = np.linalg.svd(rows / np.maximum(sizes, np.finfo(float).tiny))
     count = int((lengths > 1e-3).sum())
     return axes[:count].T if count else None
-
-
-def _largest(matrix: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray, float]:
-    """The k largest eigenpairs on the host, and the norm.
-
-    By NumPy: SciPy brings threads of its own, which would go on to spin for a while and slow
-    down NumPy's in the next pass by half.
-    """
-    values, vectors = _backend.eigh(matrix)
-    norm = float(np.abs(values).max())
-    return values[::-1][:k].copy(), vectors[:, ::-1][:, :k].copy(), norm
-
-
-def _factor(matrix: np.ndarray) -> np.ndarray:
-    """L with L·Lᵀ equal to a matrix that is positive semi-definite but for rounding."""
-    try:
-        return np.linalg.cholesky(matrix)
-    except np.linalg.LinAlgError:
-        values, vectors = _backend.eigh(matrix)
-        return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)))
-
-
-class _Features:
-    """Feature coordinates: rows of length d, C = S_t."""
-
-    count_above = staticmethod(count_above_by_features)
-
-    def __init__(self, operator: CentroidOperator) -> None:
-        self._operator = operator
-        self.classes = operator.between
-        self.apply = operator.apply_scatter
-        self.form = operator.scatter
-
-    def start(self, width: int) -> Array:
-        return _padded(self.classes, self._operator.draw, width)
-
-    def ritz(self, space: KrylovSpace, k: int) -> tuple[np.ndarray, np.ndarray, float]:
-        """Leading eigenpairs of the projection of M, on the host, and its norm."""
-        matrix = -space.matrix
-        first = space.between.shape[0]
-        matrix[:first, :first] += space.between
-        return _largest(matrix, k)
-
-    def growth(self, values: np.ndarray) -> np.ndarray:
-        """How much more inexact than M each Ritz value is."""
-        return np.ones_like(values)
-
-    def rounding(self, ritz: _Ritz, wanted: np.ndarray) -> float:
-        """Rounding of vectors, in the units of residuals: that of products with C."""
-        return 0.0
-
-    def lengths(self, space: KrylovSpace, outside: np.ndarray) -> np.ndarray:
-        """‖M a − μ a‖ as far as it lies in the pool. An estimate: `vectors` measures it."""
-        return np.asarray(np.linalg.norm(outside, axis=1))
-
-    def span(self, space: KrylovSpace, coordinates: np.ndarray, which: np.ndarray) -> Array:
-        """Orthonormal columns spanning some Ritz vectors, whatever their values, shape (d, q)."""
-        if not which.any():
-            xp, device = self._operator.place
-            return xp.zeros((self._operator.d, 0), dtype=self.classes.dtype, device=device)
-        return space.combine(coordinates[:, which]).T
-
-    def vectors(
-        self, space: KrylovSpace, coordinates: np.ndarray
-    ) -> tuple[Array, np.ndarray, np.ndarray]:
-        """Eigenvectors, shape (d, k), the lengths of their residuals, and corrections of values."""
-        lengths = _lengths(space.combine_outside(coordinates)) / space.unit
-        return space.combine(coordinates).T, lengths, np.zeros_like(lengths)
-
-
-class _Samples:
-    """Sample coordinates: rows u of length n stand for a = Xᵀu, C = G."""
-
-    count_above = staticmethod(count_above_by_samples)
-
-    def __init__(self, operator: CentroidOperator) -> None:
-        self._operator = operator
-        self.classes = operator.indicators()
-        self.apply = operator.apply_gram
-        self.form = operator.gram
-        self._factor = self._weights = np.zeros((0, 0))  # of the last Ritz problem
-
-    def start(self, width: int) -> Array:
-        return _padded(self.classes, self._operator.draw_samples, width)
-
-    def ritz(self, space: KrylovSpace, k: int) -> tuple[np.ndarray, np.ndarray, float]:
-        """Leading eigenpairs of D·G on the space, with D = 2P − I, by way of T = L·Lᵀ."""
-        factor = _factor(space.matrix)
-        first = space.between.shape[0]
-        upper = factor[:first]
-        values, weights, norm = _largest(upper.T @ (space.between @ upper) - factor.T @ factor, k)
-        self._factor, self._weights = factor, weights
-        return (
-            values,
-            space.signed(factor @ weights) / np.maximum(np.abs(values), np.finfo(float).tiny),
-            norm,
-        )
-
-    def known(self, space: KrylovSpace) -> KnownPairs:
-        """All Ritz pairs of the space, for a refinement."""
-        small = self._factor.T @ (space.signed(self._factor))
-        values, weights = _backend.eigh(0.5 * (small + small.T))
-        left = self._factor @ weights
-        return KnownPairs(values, partial(space.project, left), partial(space.combine_on, left))
-
-    def rounding(self, ritz: _Ritz, wanted: np.ndarray) -> float:
-        """Rounding of vectors a = Xᵀu, relative to ‖X‖·‖u‖, in the units of residuals."""
-        if not wanted.any():
-            return 0.0
-        values = np.maximum(ritz.values[wanted], np.finfo(float).tiny)
-        growth = self.growth(ritz.values)[wanted] / values
-        return ritz.eps * ritz.largest * math.sqrt(ritz.largest * float(growth.max()))
-
-    def growth(self, values: np.ndarray) -> np.ndarray:
-        """How much more inexact than M each Ritz value is: the scatter of its scores over itself.
-
-        D·G is not symmetric, and that is the condition of its eigenvalues.
-        """
-        scatter = np.square(self._factor @ self._weights[:, : len(values)]).sum(axis=0)
-        tiny = np.finfo(float).tiny
-        return np.asarray(np.maximum(1.0, scatter / np.maximum(np.abs(values), tiny)))
-
-    def lengths(self, space: KrylovSpace, outside: np.ndarray) -> np.ndarray:
-        """‖Xᵀr‖ for rows r outside the space, by the length of the last rows that joined it.
-
-        An estimate: `vectors` measures it.
-        """
-        return np.asarray(np.sqrt(space.quotient) * np.linalg.norm(outside, axis=1))
-
-    def span(self, space: KrylovSpace, coordinates: np.ndarray, which: np.ndarray) -> Array:
-        """Orthonormal columns spanning some Ritz vectors, whatever their values, shape (d, q).
-
-        XᵀL⁻ᵀw is as long as w, but for what is not there in X.
-        """
-        if not which.any():
-            xp, device = self._operator.place
-            return xp.zeros((self._operator.d, 0), dtype=self.classes.dtype, device=device)
-        factor = self._factor
-        solved = np.linalg.lstsq(factor.T, self._weights[:, which], rcond=space.eps)[0]
-        vectors = self._operator.combine_rows(space.combine(solved)).T
-        squares, axes = _backend.eigh(read(gram_of(vectors))[0])
-        axes = _backend.from_host(axes[:, squares > 0.5], self._operator.place, vectors.dtype)
-        return vectors @ axes
-
-    def vectors(
-        self, space: KrylovSpace, coordinates: np.ndarray
-    ) -> tuple[Array, np.ndarray, np.ndarray]:
-        """Eigenvectors a = Xᵀu, shape (d, k), and with the same product r = Xᵀv outside the space.
-
-        M·a is θ·a − r, so the Rayleigh quotient is smaller than the Ritz value θ by aᵀr.
-        """
-        xp, _ = self._operator.place
-        k = coordinates.shape[1]
-        rows = xp.concat([space.combine(coordinates), space.combine_outside(coordinates)], axis=0)
-        features = self._operator.combine_rows(rows)
-        vectors, residuals = features[:k, :], features[k:, :]
-        lengths, products = read(
-            xp.linalg.vector_norm(residuals, axis=1), xp.sum(vectors * residuals, axis=1)
-        )
-        vectors = eigen.orthonormal_columns(vectors.T)
-        return vectors, lengths / space.unit, -products / space.unit
-
-
-def _lengths(rows: Array) -> np.ndarray:
-    xp, _ = _backend.place_of(rows)
-    return read(xp.linalg.vector_norm(rows, axis=1, keepdims=True))[0][:, 0]
-
-
-def _padded(classes: Array, draw: Callable[[int], Array], width: int) -> Array:
-    """Class rows, and seeded rows up to the width: they catch the large eigenvalues of S_t."""
-    n_classes, length = classes.shape
-    xp, device = _backend.place_of(classes)
-    if max(n_classes, width) >= length:
-        return xp.eye(length, dtype=classes.dtype, device=device)
-    # One at least: the classes may be the same, and their rows zero.
-    return xp.concat([classes, draw(max(1, width - n_classes)).T], axis=0)

@@ -17,7 +17,8 @@ from slce_xp._backend import Array
 from slce_xp.core import eigen
 from slce_xp.core.eigen import gram_of
 from slce_xp.core.groups import Groups
-from slce_xp.core.moments import Moments, with_second
+from slce_xp.core.moment_sums import with_second
+from slce_xp.core.moments import Moments
 from slce_xp.core.rows import DenseRows, Rows
 from slce_xp.core.sums import one_hot, sum_rows_by_code
 

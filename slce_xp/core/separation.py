@@ -18,7 +18,7 @@ from slce_xp._errors import invalid
 from slce_xp._parameters import as_count, as_shrinkage
 from slce_xp.core import eigen, given
 from slce_xp.core.groups import Groups
-from slce_xp.core.moments import moments_of
+from slce_xp.core.moment_sums import moments_of
 from slce_xp.core.operators import CentroidOperator, ScatterOperator
 from slce_xp.core.pairs import best_plane
 from slce_xp.core.rows import Rows, open_array

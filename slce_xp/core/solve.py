@@ -12,7 +12,7 @@ from slce_xp._errors import invalid
 from slce_xp._parameters import as_count, as_seed, as_tolerance, as_unlabeled_weight
 from slce_xp.core import eigen, given, gram, krylov, scatter
 from slce_xp.core.groups import Groups
-from slce_xp.core.moments import moments_of
+from slce_xp.core.moment_sums import moments_of
 from slce_xp.core.operators import CentroidOperator
 from slce_xp.core.rows import Rows, open_array
 from slce_xp.core.solution import FORMS, Request, Solution
