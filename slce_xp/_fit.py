@@ -25,7 +25,6 @@ from slce_xp._planning.costs import smaller_form
 from slce_xp._planning.memory import Limits
 from slce_xp._planning.plan import Plan
 from slce_xp._planning.problem import BLOCKS, CLUSTER, ITEMSIZES, MEMORY, Problem
-from slce_xp._planning.profile import Profile
 from slce_xp._progress import Bar, Progress
 from slce_xp.core import eigen, krylov, separation
 from slce_xp.core.groups import Groups
@@ -243,7 +242,7 @@ def fit(
             model = make_separating_model(operator, parts, labels, plan)
             bar.done()
             return _named(model, X)
-        dense = _dense_plan(plan, limits, profiles.load(place.xp, place.device))
+        dense = _dense_plan(plan, limits, place)
         request = Request(
             k=k,
             tol=tol,
@@ -483,10 +482,11 @@ def open_planned(
     return rows
 
 
-def _dense_plan(plan: Plan, limits: Limits, profile: Profile) -> Plan | None:
+def _dense_plan(plan: Plan, limits: Limits, place: Place) -> Plan | None:
     """The plan for what an iteration leaves; None if no dense form fits into memory."""
     if plan.form != "krylov":
         return plan
+    profile = profiles.load(place.xp, place.device)
     try:
         return _plan.choose(plan.problem, limits, smaller_form(plan.problem), profile)
     except MemoryError:

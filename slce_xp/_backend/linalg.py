@@ -14,8 +14,8 @@ from slce_xp._backend.places import Array, place_of
 # Size from which SciPy's full eigensolver beats NumPy's: SciPy has a BLAS of its own, whose threads
 # compete with NumPy's for a while, so small problems lose by it.
 SUBSET_FROM = 400
-# Size from which SciPy's driver for some eigenpairs beats both, and the share of all eigenpairs from
-# which on it does not: its eigenvectors are found one by one.
+# Size from which SciPy's driver for some eigenpairs beats both, and the share of all eigenpairs
+# from which on it does not: its eigenvectors are found one by one.
 SOME_FROM, LARGEST_SHARE = 100, 1 / 6
 
 
@@ -89,7 +89,8 @@ def largest_eigenpairs(matrix: Array, k: int) -> tuple[Array, Array]:
     """
     xp, device = place_of(matrix)
     m = matrix.shape[0]
-    solve, chosen = None, {}
+    solve = None
+    chosen: dict[str, Any] = {}
     if isinstance(matrix, np.ndarray) and m > SOME_FROM and 0 < k < LARGEST_SHARE * m:
         chosen = {"subset_by_index": (m - k, m - 1)}
     elif _is_large_for_numpy(matrix):
