@@ -9,17 +9,34 @@
 import importlib.util as _util
 import typing as _typing
 
+from slce_xp._comparison import Comparison, Score, compare
+from slce_xp._feature_path import FeaturePath
 from slce_xp._fit import fit
 from slce_xp._model import ConvergenceWarning, Model, load
 from slce_xp._planning.calibrate import calibrate
 from slce_xp._planning.plan import Plan, plan
 from slce_xp._planning.profile import Profile
+from slce_xp._selection import feature_path
 
 if _typing.TYPE_CHECKING:
     from slce_xp._estimator import SLCE
 
 __version__ = "0.1.0"
-__all__ = ["ConvergenceWarning", "Model", "Plan", "Profile", "calibrate", "fit", "load", "plan"]
+__all__ = [
+    "Comparison",
+    "ConvergenceWarning",
+    "FeaturePath",
+    "Model",
+    "Plan",
+    "Profile",
+    "Score",
+    "calibrate",
+    "compare",
+    "feature_path",
+    "fit",
+    "load",
+    "plan",
+]
 if _util.find_spec("sklearn") is not None:  # without it, `import *` must not ask for SLCE
     __all__ += ["SLCE"]
 

@@ -14,6 +14,7 @@ import weakref
 from typing import NamedTuple
 
 import array_api_compat
+import device_streams
 import torch
 from torch.utils import backend_registration
 from torch.utils._python_dispatch import (
@@ -75,6 +76,15 @@ class DeviceModule(backend_registration._DummyBackendModule):
         total = UNLIMITED if books.capacity is None else books.capacity
         return total - books.live_bytes, total
 
+    def current_stream(self, device=None):
+        return self.active[-1].streams.current
+
+    def Stream(self, device=None):  # noqa: N802 -- as torch.cuda has it
+        return device_streams.Stream(self.active[-1])
+
+    def stream(self, stream):
+        return self.active[-1].streams.entered(stream)
+
 
 class SimTensor(torch.Tensor):
     """A tensor that reports the device as its own; its values are in a host tensor, `held`."""
@@ -131,7 +141,9 @@ class CountingDevice(TorchDispatchMode):
     syncs : list of Sync
         Every read by the host; `checks` are those that torch's factorisations make themselves.
     uploads : list of Sync
-        Every copy from the host, whose memory is pageable: on CUDA the host waits for it, too.
+        Every copy from pageable memory of the host: on CUDA the host waits for it, too.
+    async_bytes : int
+        Copied from pinned memory on a stream of its own, see `device_streams`.
     h2d_bytes, d2h_bytes : int
         Copied to the device and back.
     live_bytes, peak_bytes : int
@@ -149,12 +161,16 @@ class CountingDevice(TorchDispatchMode):
         self.capacity = capacity
         self.live_bytes = 0
         self._storages = {}
+        self._allocated = {}  # storages by the time of their allocation
+        self._pinned = []
+        self.time = 0
+        self.streams = device_streams.Streams(self)
         self.reset()
 
     def reset(self):
         """Start the books anew; the peak starts at what is held now."""
         self.syncs, self.checks, self.uploads = [], [], []
-        self.h2d_bytes = self.d2h_bytes = 0
+        self.h2d_bytes = self.d2h_bytes = self.async_bytes = 0
         self.peak_bytes = self.live_bytes
         self.dtype_bytes = collections.Counter()
 
@@ -191,6 +207,7 @@ class CountingDevice(TorchDispatchMode):
         size = -(-storage.nbytes() // GRANULARITY) * GRANULARITY
         self._reach(self.live_bytes + size)
         self._storages[storage._cdata] = size
+        self._allocated[storage._cdata] = self.time = self.time + 1
         self.live_bytes += size
         self.dtype_bytes[held.dtype] += size
         weakref.finalize(storage, self._release, storage._cdata)
@@ -205,6 +222,7 @@ class CountingDevice(TorchDispatchMode):
 
     def _release(self, key):
         self.live_bytes -= self._storages.pop(key)
+        del self._allocated[key]
 
     def _log(self, log, operation):
         frame = sys._getframe()
@@ -221,10 +239,18 @@ class CountingDevice(TorchDispatchMode):
         if operation is aten._to_copy.default:
             return self._copied(args[0], kwargs)
         if operation is aten.copy_.default:
-            target, source = args[:2]
+            target, source, *non_blocking = args
+            ahead = any(non_blocking) and self.streams.current is not self.streams.computing
+            if ahead and _is_here(target) and self._is_pinned(source):
+                self._copy_later(target, source)
+                return target
             self._log_transfer(source, _is_here(target), source.nbytes)
             _on_host(operation, args, kwargs)
             return target
+        if kwargs.get("pin_memory"):
+            pinned = _on_host(operation, args, {**kwargs, "pin_memory": False})
+            self._pinned.append(pinned)
+            return pinned
         tensors = [x for x in tree_leaves((args, kwargs)) if isinstance(x, torch.Tensor)]
         here = any(map(_is_here, tensors))
         if not here and torch.device(kwargs.get("device") or "cpu").type != KIND:
@@ -249,6 +275,18 @@ class CountingDevice(TorchDispatchMode):
         # torch changes the dtype on the host, whichever way the copy goes.
         self._log_transfer(source, to_here, copy.nbytes if to_here else source.nbytes)
         return self._wrapped(copy) if to_here else copy
+
+    def _is_pinned(self, source):
+        """Whether a tensor is in memory that was allocated with pin_memory=True."""
+        begin, size = source.data_ptr(), source.nbytes
+        starts = ((pinned.data_ptr(), pinned.nbytes) for pinned in self._pinned)
+        return any(own <= begin and begin + size <= own + length for own, length in starts)
+
+    def _copy_later(self, target, source):
+        self.h2d_bytes += source.nbytes
+        self.async_bytes += source.nbytes
+        storage = target.held.untyped_storage()
+        self.streams.current.copy(target.held, source, self._allocated[storage._cdata])
 
     def _log_transfer(self, source, to_here, size):
         if _is_here(source) and not to_here:

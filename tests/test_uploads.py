@@ -1,25 +1,31 @@
-"""Blocks that are copied to a GPU while others are worked on: what is not waited for shows.
+"""Blocks that are copied to a device while others are worked on: what is not waited for shows.
 
-The emulation of CUDA puts off copies on a stream of their own until somebody waits for them.
+The double of a torch accelerator (`device_streams`) and the emulation of CUDA put off copies on a
+stream of their own until somebody waits for them.
 """
+
+import threading
 
 import numpy as np
 import oracle
 import pytest
+from patching import replace_in_backend
 
 import slce_xp
+from slce_xp import _backend
 from slce_xp._backend import uploads
+from slce_xp._data import file_rows, row_reader
 from slce_xp._planning import memory as _memory
-
-pytestmark = [pytest.mark.gpu, pytest.mark.parametrize("xp", ["cupy"], indirect=True)]
 
 X, y = oracle.blobs(600, 20, 4, seed=71)
 BLOCKS = 12
+SOLVERS = ["scatter", "krylov"]
 
-
-@pytest.fixture
-def emucuda(xp):
-    return pytest.importorskip("emucuda", reason="only an emulated CUDA puts off copies")
+on_streams = pytest.mark.parametrize(
+    "xp", ["torch-device", pytest.param("cupy", marks=pytest.mark.gpu)], indirect=True
+)
+on_the_double = pytest.mark.parametrize("xp", ["torch-device"], indirect=True)
+by_solver = pytest.mark.parametrize("solver", SOLVERS)
 
 
 class Rows:
@@ -29,81 +35,252 @@ class Rows:
         return X[index]
 
 
-def fit(monkeypatch, solver):
+@pytest.fixture
+def in_file(tmp_path):
+    np.save(tmp_path / "x.npy", X)
+    return np.load(tmp_path / "x.npy", mmap_mode="r")
+
+
+def fit(xp, monkeypatch, solver, rows=None):
     monkeypatch.setattr(_memory, "READ_BLOCK", X.nbytes // BLOCKS)
-    return slce_xp.fit(Rows(), y, backend="cupy", solver=solver).to("numpy")
+    rows = Rows() if rows is None else rows
+    return slce_xp.fit(rows, y, backend=xp.name, device=xp.device, solver=solver).to("numpy")
 
 
 def error(model):
     return np.abs(model.eigenvalues / slce_xp.fit(X, y).eigenvalues - 1.0).max()
 
 
-@pytest.mark.parametrize("solver", ["scatter", "krylov"])
-def test_blocks_arrive_in_time(xp, emucuda, monkeypatch, solver):
+def uploads_to(xp, shape, count=2):
+    place = _backend.find_place(xp.name, xp.device)
+    return uploads.uploads_to(place, int(np.prod(shape)) * 8, count)
+
+
+def sent(ahead, values):
+    """Begin to copy values, as a pass over a file does."""
+    buffer = ahead.buffer()
+    return ahead.send(row_reader._placed(values, buffer.memory), buffer)
+
+
+# ---------------------------------------------------------------- blocks arrive
+
+
+@on_streams
+@by_solver
+@pytest.mark.parametrize("kind", ["object", "file"])
+def test_blocks_arrive_in_time(xp, monkeypatch, in_file, solver, kind):
     begun = []
-    begin = uploads._UploadsAhead.begin
+    send = uploads._UploadsAhead.send
     monkeypatch.setattr(
-        uploads._UploadsAhead, "begin", lambda self, rows: begun.append(1) or begin(self, rows)
+        uploads._UploadsAhead, "send", lambda self, *given: begun.append(1) or send(self, *given)
     )
-    assert error(fit(monkeypatch, solver)) < 1e-9
+    model = fit(xp, monkeypatch, solver, in_file if kind == "file" else Rows())
+    assert error(model) < 1e-9
     assert len(begun) >= BLOCKS
+    if xp.books is not None:
+        assert xp.books.async_bytes >= X.nbytes
 
 
-@pytest.mark.parametrize("solver", ["scatter", "krylov"])
-def test_a_block_that_is_not_waited_for_shows(xp, emucuda, monkeypatch, solver):
-    monkeypatch.setattr(uploads._UploadsAhead, "finish", lambda self, coming: coming[0])
-    assert fault_shows(monkeypatch, solver)
+@on_streams
+@pytest.mark.parametrize("stored", [">f8", "longdouble", "uint8", "float16", "bool"])
+def test_every_dtype_arrives(xp, stored):
+    values = np.round(10 * X[:50]).clip(0, 100).astype(stored)
+    ahead = uploads_to(xp, (*values.shape, 2))
+    np.testing.assert_array_equal(xp.numpy(ahead.finish(sent(ahead, values))), values)
+    ahead.close()
 
 
-@pytest.mark.parametrize("solver", ["scatter", "krylov"])
-def test_a_buffer_that_is_used_again_too_early_shows(xp, emucuda, monkeypatch, solver):
-    monkeypatch.setattr(uploads._UploadsAhead, "_wait_until_left", lambda self, turn: None)
-    fall_behind(monkeypatch)
-    assert fault_shows(monkeypatch, solver)
+@on_streams
+def test_blocks_larger_than_expected_arrive(xp):
+    ahead = uploads_to(xp, (10, 20))
+    ahead.reserve((10, 20), X.dtype)
+    np.testing.assert_array_equal(xp.numpy(ahead.finish(sent(ahead, X[:50]))), X[:50])
+    ahead.close()
 
 
-@pytest.mark.parametrize("solver", ["scatter", "krylov"])
-def test_a_device_that_is_behind_gets_the_right_blocks(xp, emucuda, monkeypatch, solver):
-    fall_behind(monkeypatch)
-    assert error(fit(monkeypatch, solver)) < 1e-9
+@on_streams
+def test_a_device_that_is_behind_gets_the_right_blocks(xp):
+    ahead = uploads_to(xp, (50, 20))
+    blocks = [X[:50], X[50:100], X[100:150], X[150:200]]
+    coming = [sent(ahead, block) for block in blocks]  # before anybody waits for the first
+    for block, arriving in zip(blocks, coming, strict=True):
+        np.testing.assert_array_equal(xp.numpy(ahead.finish(arriving)), block)
+    ahead.close()
 
 
-def fall_behind(monkeypatch):
-    """A block in three parts: the third is read before anybody waits for the first."""
-
-    def begin(self, rows, original=uploads._UploadsAhead.begin):
-        return [original(self, part) for part in np.array_split(rows, 3)]
-
-    def finish(self, coming, original=uploads._UploadsAhead.finish):
-        return self.place.xp.concat([original(self, part) for part in coming], axis=0)
-
-    monkeypatch.setattr(uploads._UploadsAhead, "begin", begin)
-    monkeypatch.setattr(uploads._UploadsAhead, "finish", finish)
+@on_streams
+def test_blocks_that_nobody_takes_are_waited_for(xp):
+    ahead = uploads_to(xp, (50, 20))
+    coming = sent(ahead, np.ones((50, 20)))
+    ahead.close()
+    np.testing.assert_array_equal(xp.numpy(coming.block), np.ones((50, 20)))
 
 
-def fault_shows(monkeypatch, solver):
+# ---------------------------------------------------------------- readers
+
+
+@on_streams
+@by_solver
+def test_a_file_is_read_by_several_threads_with_the_same_bits(xp, monkeypatch, in_file, solver):
+    read, first = row_reader._read_file, []
+    meeting = threading.Barrier(file_rows.READERS)
+
+    def watched(*given):
+        is_reader = threading.current_thread().name.startswith("slce_xp-reader")
+        if is_reader and len(first) < file_rows.READERS:
+            first.append(1)
+            meeting.wait(timeout=30)  # until all of them are reading
+        return read(*given)
+
+    monkeypatch.setattr(file_rows, "READERS", 1)
+    alone = fit(xp, monkeypatch, solver, in_file)
+    monkeypatch.undo()
+    monkeypatch.setattr(row_reader, "_read_file", watched)
+    together = fit(xp, monkeypatch, solver, in_file)
+    assert len(first) == file_rows.READERS > 1
+    np.testing.assert_array_equal(together.components, alone.components)
+    np.testing.assert_array_equal(together.eigenvalues, alone.eigenvalues)
+
+
+@on_streams
+@by_solver
+def test_an_object_of_the_user_has_one_reader(xp, monkeypatch, solver):
+    inside = threading.Lock()
+
+    class OneAtATime(Rows):
+        def __getitem__(self, index):
+            assert inside.acquire(blocking=False), "read by two threads"
+            try:
+                return X[index].copy()
+            finally:
+                inside.release()
+
+    assert error(fit(xp, monkeypatch, solver, OneAtATime())) < 1e-9
+
+
+@on_streams
+@by_solver
+def test_an_object_that_reuses_its_memory_is_read_right(xp, monkeypatch, solver):
+    class Reused(Rows):
+        memory = np.empty_like(X)
+
+        def __getitem__(self, index):
+            self.memory[...] = np.nan
+            rows = self.memory[: len(X[index])]
+            rows[...] = X[index]
+            return rows
+
+    assert error(fit(xp, monkeypatch, solver, Reused())) < 1e-9
+
+
+@on_streams
+def test_a_read_that_fails_ends_all_readers(xp, monkeypatch, in_file):
+    read = row_reader._read_file
+
+    def failing(path, offset, x, start, *rest):
+        if start > 300 and threading.current_thread().name.startswith("slce_xp-reader"):
+            raise OSError("the disk is gone")
+        return read(path, offset, x, start, *rest)
+
+    monkeypatch.setattr(row_reader, "_read_file", failing)
+    with pytest.raises(OSError, match="the disk is gone"):
+        fit(xp, monkeypatch, "scatter", in_file)
+    assert not [t for t in threading.enumerate() if t.name.startswith("slce_xp-reader")]
+
+
+# ---------------------------------------------------------------- planted faults
+
+
+def fault_shows(xp, monkeypatch, solver):
     try:
-        return not error(fit(monkeypatch, solver)) < 1e-3
+        return not error(fit(xp, monkeypatch, solver)) < 1e-3
     except ValueError as refused:  # memory that nothing was copied to may hold anything
         return "finite" in str(refused) or "small enough" in str(refused)
 
 
-def test_blocks_that_nobody_takes_are_waited_for(xp, emucuda, monkeypatch):
-    import cupy
-
-    place = slce_xp._backend.find_place("cupy")
-    ahead = uploads.uploads_to(place)
-    block, arrived = ahead.begin(np.ones((50, 20)))
-    assert not arrived.done
-    ahead.close()
-    assert arrived.done
-    np.testing.assert_array_equal(cupy.asnumpy(block), np.ones((50, 20)))
+@on_streams
+@by_solver
+def test_a_block_that_is_not_waited_for_shows(xp, monkeypatch, solver):
+    if xp.label == "cupy":
+        pytest.importorskip("emucuda", reason="only an emulated CUDA puts off copies")
+    monkeypatch.setattr(uploads._UploadsAhead, "_wait_for", lambda self, coming: None)
+    assert fault_shows(xp, monkeypatch, solver)
 
 
-@pytest.mark.parametrize("stored", [">f8", "longdouble", "uint8", "float16", "bool"])
-def test_every_dtype_arrives(xp, stored):
-    values = np.round(10 * X[:50]).clip(0, 100).astype(stored)
-    place = slce_xp._backend.find_place("cupy")
-    ahead = uploads.uploads_to(place)
-    np.testing.assert_array_equal(ahead.finish(ahead.begin(values)).get(), values)
-    ahead.close()
+@on_the_double
+@by_solver
+def test_a_buffer_that_is_used_again_too_early_shows(xp, monkeypatch, solver):
+    monkeypatch.setattr(uploads._UploadsAhead, "_wait_until_left", lambda self, buffer: None)
+    with pytest.raises(RuntimeError, match="pinned memory"):
+        fit(xp, monkeypatch, solver)
+
+
+@on_streams
+def test_a_buffer_that_is_overwritten_shows(xp, monkeypatch):
+    if xp.label == "cupy":
+        pytest.importorskip("emucuda", reason="only an emulated CUDA puts off copies")
+    monkeypatch.setattr(uploads._UploadsAhead, "_wait_until_left", lambda self, buffer: None)
+    ahead = uploads_to(xp, (50, 20))
+    coming = sent(ahead, X[:50])
+    ahead.buffer()
+    ahead.buffer().memory[:] = 0
+    if xp.label == "cupy":
+        assert not np.array_equal(xp.numpy(ahead.finish(coming)), X[:50])
+        return
+    ahead.finish(coming)
+    ahead._ring[0].memory[:] = 1  # later: the host has not waited yet
+    with pytest.raises(RuntimeError, match="written to before a copy had left it"):
+        ahead.close()
+
+
+@on_the_double
+@by_solver
+def test_a_copy_to_memory_that_is_in_use_shows(xp, monkeypatch, solver):
+    copy = uploads._TorchStreams.copy
+
+    def too_early(self, block, rows, after):
+        self.copying.wait_event = lambda event: None
+        return copy(self, block, rows, after)
+
+    monkeypatch.setattr(uploads._TorchStreams, "copy", too_early)
+    with pytest.raises(RuntimeError, match="did not wait for the stream that uses its memory"):
+        fit(xp, monkeypatch, solver)
+
+
+@on_the_double
+@pytest.mark.parametrize("solver", ["scatter", "gram", "krylov"])
+def test_a_forgotten_device_shows(xp, monkeypatch, solver):
+    """As on array-api-strict, whose second device is not the default."""
+    place_elsewhere = _backend.from_host
+
+    def from_host(values, place, dtype=None):
+        return place_elsewhere(values, place._replace(device="cpu"), dtype)
+
+    replace_in_backend(monkeypatch, "from_host", from_host)
+    x = xp.array(X)
+    with pytest.raises(RuntimeError, match="expected all tensors on the same device"):
+        slce_xp.fit(x, y, solver=solver)
+
+
+@on_the_double
+@pytest.mark.parametrize("solver", ["scatter", "gram", "krylov"])
+def test_a_stray_conversion_shows(xp, monkeypatch, solver):
+    """`float` of a tensor on the device waits for it, and is in the books with file and line."""
+    from slce_xp.core import eigen
+
+    fix_signs = eigen.fix_signs
+
+    def converting(vectors):
+        float(vectors[0, 0])
+        return fix_signs(vectors)
+
+    x = xp.array(X)
+    before = len(xp.books.syncs)
+    slce_xp.fit(x, y, solver=solver)
+    honest = len(xp.books.syncs) - before
+    monkeypatch.setattr(eigen, "fix_signs", converting)
+    slce_xp.fit(x, y, solver=solver)
+    stray = [sync for sync in xp.books.syncs if sync.file == __file__]
+    assert len(xp.books.syncs) - before == 2 * honest + 1
+    assert len(stray) == 1
+    assert "_local_scalar_dense" in stray[0].operation

@@ -37,6 +37,7 @@ from slce_xp._backend.precision import (
     computing,
     dtype_name,
     factors_of,
+    is_floating,
     longest_float,
     longest_sum,
     working_dtype,
@@ -63,11 +64,12 @@ from slce_xp._backend.transfer import (
     to_host,
     without_rows,
 )
-from slce_xp._backend.uploads import Uploads, copies_ahead, uploads_to
+from slce_xp._backend.uploads import Buffer, Uploads, copies_ahead, uploads_to
 
 __all__ = [
     "BACKENDS",
     "Array",
+    "Buffer",
     "Matrix",
     "Place",
     "Sparse",
@@ -95,6 +97,7 @@ __all__ = [
     "from_host",
     "is_array",
     "is_dask",
+    "is_floating",
     "is_sparse",
     "is_traced",
     "join_rows",

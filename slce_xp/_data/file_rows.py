@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import functools
+from collections import deque
 from collections.abc import Callable, Generator, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import islice
 from typing import Any
 
 import numpy as np
 
 from slce_xp import _backend
-from slce_xp._backend import Array, Place, Sparse, Uploads
+from slce_xp._backend import Array, Buffer, Place, Sparse, Uploads
 from slce_xp._data.row_reader import RowReader
 from slce_xp._progress import Progress
 from slce_xp.core.rows import BlockRows, first_not_finite
@@ -20,6 +21,9 @@ from slce_xp.core.rows import BlockRows, first_not_finite
 READ_BLOCK = 2**24
 # Positions in X from which rows are probed.
 PROBE_SPOTS = 8
+# Threads that read blocks for a device that copies them while it computes, which one thread may
+# not keep up with. Their buffers and the blocks on the device are half as large in return.
+READERS = 3
 
 
 class FileRows(BlockRows):
@@ -67,18 +71,14 @@ class FileRows(BlockRows):
 
     def rows(self, index: slice) -> Array:
         """The rows of a slice, read now."""
-        return self._put(self._fetch(index, Uploads(self.place)))
+        return self._put(_backend.move(self._reader.read(index), self.place))
 
-    def _fetch(self, block: slice, uploads: Uploads) -> Callable[[], Array]:
-        """Read a block and begin to move it; return the function that ends that."""
-        rows = self._reader.read(block)
-        if not isinstance(rows, np.ndarray):
-            return lambda: _backend.move(rows, self.place)
-        return functools.partial(uploads.finish, uploads.begin(rows))
+    def _fetch(self, block: slice, buffer: Buffer | None) -> tuple[Array, Buffer | None]:
+        """Read a block, into a buffer if there is one: the work of a reader."""
+        return self._reader.read(block, None if buffer is None else buffer.memory), buffer
 
-    def _put(self, arrive: Callable[[], Array]) -> Array:
-        """Rows that `_fetch` has read, in the dtype to compute in."""
-        rows = arrive()
+    def _put(self, rows: Array) -> Array:
+        """Rows in the dtype to compute in."""
         if isinstance(rows, Sparse):
             return rows.astype(self.dtype)
         return self.place.xp.astype(rows, self.dtype, copy=False)
@@ -97,24 +97,42 @@ class FileRows(BlockRows):
         return self.place.xp.concat(runs, axis=0)
 
     def _read(self, blocks: list[slice]) -> Generator[tuple[slice, Array]]:
+        """Blocks in order, whichever reader is first."""
         self.progress.begin_pass(blocks[-1].stop - blocks[0].start, self.n)
-        uploads = _backend.uploads_to(self.place)
-        # Leaving this, in whatever way, waits for the one read that may be under way.
-        with ThreadPoolExecutor(1, "slce_xp-reader") as reader:
-            try:
-                coming = reader.submit(self._fetch, blocks[0], uploads)
-                for count, block in enumerate(blocks, 1):
-                    arrive = coming.result()
-                    if count < len(blocks):
-                        coming = reader.submit(self._fetch, blocks[count], uploads)
-                    else:
-                        del coming  # it holds the rows, too
-                    held = [self._put(arrive)]
-                    del arrive
-                    yield block, held.pop()
-                    self.progress.read(block.stop - block.start, count, len(blocks))
-            finally:
-                reader.submit(uploads.close).result()
+        uploads, readers = self._way(max(block.stop - block.start for block in blocks))
+        pool = ThreadPoolExecutor(readers, "slce_xp-reader")
+        coming: deque[Future[tuple[Array, Buffer | None]]] = deque()
+        waiting = iter(blocks)
+
+        def read_ahead() -> None:
+            for block in islice(waiting, readers - len(coming)):
+                coming.append(pool.submit(self._fetch, block, uploads.buffer()))
+
+        try:
+            read_ahead()
+            for count, block in enumerate(blocks, 1):
+                sent = uploads.send(*coming.popleft().result())
+                read_ahead()
+                held = [self._put(uploads.finish(sent))]
+                del sent
+                if count < len(blocks):
+                    length = blocks[count].stop - blocks[count].start
+                    uploads.reserve((length, self.d), self._reader.dtype)
+                yield block, held.pop()
+                self.progress.read(block.stop - block.start, count, len(blocks))
+        finally:
+            # Leaving this, in whatever way, waits for reads and copies that may be under way.
+            pool.shutdown(cancel_futures=True)
+            uploads.close()
+
+    def _way(self, length: int) -> tuple[Uploads, int]:
+        """The way to the device for blocks of some rows, and the number of readers."""
+        reader = self._reader
+        if not (reader.gives_numpy and _backend.copies_ahead(self.place)):
+            return Uploads(self.place), 1
+        readers = READERS if reader.is_concurrent else 1
+        size = max(1, length * self.d * reader.dtype.itemsize)
+        return _backend.uploads_to(self.place, size, readers + 1), readers
 
     def outer(self, centred: Callable[[Array], Array]) -> Array:
         """R·Rᵀ of rows R = centred(rows), shape (n, n).

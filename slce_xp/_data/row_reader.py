@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import mmap
 import os
 from typing import Any
@@ -100,10 +101,27 @@ class RowReader(Matrix):
         reader.shape = (len(kept), self.shape[1])
         return reader
 
-    def read(self, block: slice) -> Array:
-        """Return some rows, as an array or a Sparse."""
-        if self._kept is None:
-            return self._read(block)
+    @property
+    def gives_numpy(self) -> bool:
+        """Whether blocks are dense arrays of NumPy."""
+        return isinstance(self._empty, np.ndarray)
+
+    @property
+    def is_concurrent(self) -> bool:
+        """Whether several threads may read at the same time.
+
+        Files that this reader opens itself, and arrays. Others need not be safe: HDF5 has one lock
+        for all, and of a user's class nothing is known.
+        """
+        return self._kept is None and (self._file is not None or type(self._rows) is np.ndarray)
+
+    def read(self, block: slice, memory: np.ndarray | None = None) -> Array:
+        """Return some rows, as an array or a Sparse: in memory of the caller's, if they fit."""
+        rows = self._read_kept(block) if self._kept is not None else self._read(block, memory)
+        return rows if memory is None else _placed(rows, memory)
+
+    def _read_kept(self, block: slice) -> Array:
+        assert self._kept is not None
         kept, length = self._kept[block], block.stop - block.start
         parts = []
         while len(kept):
@@ -115,13 +133,13 @@ class RowReader(Matrix):
             kept = kept[len(found) :]
         return _backend.join_rows(parts) if parts else self._empty
 
-    def _read(self, block: slice) -> Array:
+    def _read(self, block: slice, memory: np.ndarray | None = None) -> Array:
         start, stop, name = block.start, block.stop, self._name
         block_name = f"{name}[{start}:{stop}]"
         is_masked = False
         try:
             if self._file is not None:
-                return _read_file(*self._file, self._rows, start, stop)
+                return _read_file(*self._file, self._rows, start, stop, memory)
             if isinstance(self._rows, Sparse):
                 return self._rows.rows(block)
             rows = self._rows[start:stop]
@@ -132,7 +150,7 @@ class RowReader(Matrix):
             if isinstance(rows, np.ndarray):
                 is_masked = np.ma.is_masked(rows)
                 rows = np.asarray(rows)
-            if self.copies:
+            if self.copies and (memory is None or not isinstance(rows, np.ndarray)):
                 rows = _backend.copied(rows)
         except MemoryError:
             raise
@@ -203,8 +221,31 @@ def _holds(path: str, offset: int, x: np.ndarray) -> bool:
     return all(row.tobytes() == x[i].tobytes() for i, row in zip(ends, rows, strict=True))
 
 
-def _read_file(path: str, offset: int, x: np.ndarray, start: int, stop: int) -> np.ndarray:
-    block = np.empty((stop - start, x.shape[1]), dtype=x.dtype)
+def _placed(rows: Array, memory: np.ndarray) -> Array:
+    """Rows copied to some memory, unless they are there or do not fit."""
+    if not isinstance(rows, np.ndarray) or np.may_share_memory(rows, memory):
+        return rows
+    if rows.nbytes > memory.nbytes:
+        return rows.copy()
+    placed = _view(memory, rows.shape, rows.dtype)
+    placed[...] = rows
+    return placed
+
+
+def _view(memory: np.ndarray, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    return memory[: math.prod(shape) * dtype.itemsize].view(dtype).reshape(shape)
+
+
+def _read_file(
+    path: str,
+    offset: int,
+    x: np.ndarray,
+    start: int,
+    stop: int,
+    memory: np.ndarray | None = None,
+) -> np.ndarray:
+    shape = (stop - start, x.shape[1])
+    block = np.empty(shape, x.dtype) if memory is None else _view(memory, shape, x.dtype)
     missing = memoryview(block.view(np.uint8).reshape(-1))  # type: ignore[arg-type]
     with open(path, "rb", buffering=0) as file:
         file.seek(offset + start * x.strides[0])
