@@ -274,6 +274,9 @@ def fit(
             elif dense is not None and solution.formed:
                 plan = _after(plan, dense, LONG if plan.form == "krylov" else plan.reason)
         narrower = None if plan.computed_dtype == dtype else getattr(place.xp, dtype)
+        if narrower is not None:  # rounded in units near one, as X times a power of two is
+            values = place.xp.astype(solution.eigenvalues, narrower)
+            solution = dataclasses.replace(solution, eigenvalues=values)
         model = make_model(operator, solution, labels, plan, n_components, narrower)
         bar.done()
     _warnings.warn_if_unconverged(model, solution, request)
