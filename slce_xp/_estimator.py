@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
 from sklearn.exceptions import DataConversionWarning, NotFittedError
-from sklearn.utils import check_array, check_random_state
+from sklearn.metrics import accuracy_score
+from sklearn.utils import ClassifierTags, check_array, check_random_state
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from slce_xp import _backend, _fit, _parameters
@@ -45,6 +47,9 @@ class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  #
     Fitted attributes and embeddings are in the library and on the device of X, whether or not
     scikit-learn's `array_api_dispatch` is set. See `slce_xp.fit`, which does the computation, for
     the method and for details of the parameters.
+
+    With ``criterion="separation"`` it is a classifier for scikit-learn, too: cross-validation is
+    stratified and scores are accuracies. `predict` exists for both criteria.
 
     Parameters
     ----------
@@ -126,9 +131,9 @@ class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  #
     - There is no `whiten`: components are orthonormal directions, in which distances are those of
       X; add a StandardScaler behind it.
     - There is no `get_covariance`: SLCE is not a model of densities.
-    - There are no `priors`: `class_weight` weights the classes.
-    - There is no `predict`: add a classifier behind it, such as NearestCentroid, or use
-      ``model_.predict``.
+    - There are no `priors`: `class_weight` weights the classes. It changes the probabilities of
+      ``criterion="separation"``; the nearest centroid, by which ``criterion="centroid"`` predicts,
+      has none.
 
     Examples
     --------
@@ -201,22 +206,17 @@ class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  #
         >>> SLCE().fit([[0.0], [1.0], [5.0], [6.0]], [7, 7, 8, 8]).classes_
         array([7, 8])
         """
-        if y is None:
-            raise invalid(
-                "y",
-                "SLCE requires y to be passed, but the target y is None. It is supervised: pass "
-                "one label per sample, or use PCA",
-            )
+        check_given(self, y)
         # The fit reports the position of NaN and infinity.
-        X = self._checked(X, reset=True, ensure_all_finite=False)
+        X = checked(self, X, reset=True, ensure_all_finite=False)
         model = _fit.fit(
             X,
-            _one_column(y),
+            one_column(y),
             self.n_components,
             solver=self.solver,
             tol=self.tol,
             max_iter=self.max_iter,
-            random_state=_seed(self.random_state),
+            random_state=seed_of(self.random_state),
             sample_weight=sample_weight,
             criterion=self.criterion,
             shrinkage=self.shrinkage,
@@ -269,12 +269,12 @@ class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  #
         (150, (150, 1))
         """
         before: Statistics | None = self.__dict__.get("statistics_")
-        X = self._checked(X, reset=before is None, ensure_all_finite=False)
+        X = checked(self, X, reset=before is None, ensure_all_finite=False)
         if classes is None and before is not None and before.are_all:
             classes = before.classes
         batch = add_up(
             X,
-            _one_column(y),
+            one_column(y),
             classes=classes,
             sample_weight=sample_weight,
             by_column=self.criterion == "separation",
@@ -332,6 +332,11 @@ class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  #
 
     def __getattr__(self, name: str) -> Any:
         # Called for missing attributes: solve the batches when one of a fit is first used.
+        if name == "predict_proba":
+            raise AttributeError(
+                "predict_proba needs criterion='separation', which has a metric of the spread "
+                f"within classes; this SLCE has {self.criterion!r}. Fit with that criterion"
+            )
         statistics = self.__dict__.get("statistics_")
         if statistics is None or name not in (*_FITTED, "model_", "n_iter_"):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
@@ -347,7 +352,7 @@ class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  #
         model = solve(
             statistics,
             self.n_components,
-            _seed(self.random_state),
+            seed_of(self.random_state),
             self.criterion,
             self.shrinkage,
         )
@@ -399,9 +404,7 @@ class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  #
         array([[0.],
                [1.]])
         """
-        check_is_fitted(self)
-        X = self._checked(X, reset=False, ensure_all_finite=True)
-        self._check_same_place(X, "transform")
+        X = self._given(X, "transform")
         return self.model_.transform(X)
 
     def inverse_transform(self, X: Any) -> Array:
@@ -427,7 +430,7 @@ class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  #
         """
         check_is_fitted(self)
         check_not_masked(X, "X")
-        if not _is_of_another_library(X):
+        if not is_of_another_library(X):
             X = check_array(X, input_name="X", estimator=self)
         self._check_same_place(X, "inverse_transform")
         if len(X.shape) == 2 and X.shape[1] != self.n_components_:
@@ -438,19 +441,97 @@ class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  #
             )
         return self.model_.inverse_transform(X)
 
-    def _checked(self, X: Any, *, reset: bool, ensure_all_finite: bool) -> Any:
-        """Return `X` for the model, after scikit-learn's checks of names, numbers and shape."""
-        matrix.refuse_path(X)
-        check_not_masked(X, "X")  # scikit-learn would drop the mask
-        if _is_of_another_library(X):
-            # Checked by the fit and the model: scikit-learn would require `array_api_dispatch`.
-            return validate_data(self, X=X, reset=reset, skip_check_array=True)
-        options = {"accept_sparse": _SPARSE, "ensure_all_finite": ensure_all_finite}
-        if not hasattr(X, "columns"):
-            return validate_data(self, X=X, reset=reset, **options)
-        validate_data(self, X=X, reset=reset, skip_check_array=True)  # the names of a frame
-        values = matrix.as_matrix(X)  # raises an error that names a column without numbers
-        return check_array(values, input_name="X", estimator=self, **options)
+    # ------------------------------------------------------------ classes
+
+    def predict(self, X: Any) -> Array:
+        """Classify samples: the most probable class, or that of the nearest centroid.
+
+        For ``criterion="centroid"``, distances are those in the embedding.
+
+        Parameters
+        ----------
+        X : array, sparse matrix, list of rows or data frame, shape (n, d)
+            In the library and on the device of the fit.
+
+        Returns
+        -------
+        array, shape (n,)
+            Labels, of `classes_`. Numbers are in the library and on the device of X, text and dates
+            on the host.
+
+        Examples
+        --------
+        >>> from slce_xp import SLCE
+        >>> slce = SLCE().fit([[0.0], [1.0], [5.0], [6.0]], ["low", "low", "high", "high"])
+        >>> slce.predict([[0.7], [4.0]]).tolist()
+        ['low', 'high']
+        """
+        X = self._given(X, "predict")
+        predicted = self.model_.predict(X)
+        if predicted.dtype.kind not in "biuf" or not _backend.is_array(X):
+            return predicted
+        moved = _backend.from_host(predicted, _backend.place_of(X))
+        # JAX has no 64-bit numbers by default: labels that it would change stay on the host.
+        return moved if np.array_equal(_backend.to_host(moved), predicted) else predicted
+
+    @available_if(lambda estimator: estimator.criterion == "separation")  # type: ignore[untyped-decorator]
+    def predict_proba(self, X: Any) -> Array:
+        """The probability of each class, for ``criterion="separation"``.
+
+        Parameters
+        ----------
+        X : array, sparse matrix, list of rows or data frame, shape (n, d)
+            In the library and on the device of the fit.
+
+        Returns
+        -------
+        array, shape (n, K)
+            Columns are those of `classes_`; in the library and on the device of X.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from slce_xp import SLCE
+        >>> X, y = load_iris(return_X_y=True)
+        >>> SLCE(criterion="separation").fit(X, y).predict_proba(X[:1]).round(3)
+        array([[1., 0., 0.]])
+        """
+        X = self._given(X, "predict_proba")
+        return self.model_.predict_proba(X)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """The share of samples that `predict` classifies rightly.
+
+        Parameters
+        ----------
+        X : array, sparse matrix, list of rows or data frame, shape (n, d)
+        y : array, list or Series, shape (n,)
+            The true labels.
+        sample_weight : array, shape (n,), optional
+            The weight of each sample.
+
+        Returns
+        -------
+        float
+
+        Examples
+        --------
+        >>> from slce_xp import SLCE
+        >>> X, y = [[0.0], [1.0], [5.0], [6.0]], ["low", "low", "high", "high"]
+        >>> SLCE().fit(X, y).score([[2.0], [2.5], [3.5]], ["low", "high", "high"])
+        0.6666666666666666
+        """
+        y, predicted, sample_weight = (
+            _backend.to_host(values) if _backend.is_array(values) else values
+            for values in (one_column(y), self.predict(X), sample_weight)
+        )
+        return float(accuracy_score(y, predicted, sample_weight=sample_weight))
+
+    def _given(self, X: Any, method: str) -> Any:
+        check_is_fitted(self)
+        X = checked(self, X, reset=False, ensure_all_finite=True)
+        self._check_same_place(X, method)
+        return X
 
     def _check_same_place(self, X: Any, method: str) -> None:
         if not _backend.is_array(X):
@@ -529,10 +610,28 @@ class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  #
         tags.input_tags.sparse = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         tags.array_api_support = True
+        if self.criterion == "separation":  # the nearest centroid has no use for class weights
+            tags.estimator_type = "classifier"
+            tags.classifier_tags = ClassifierTags()
         return tags
 
 
-def _is_of_another_library(X: Any) -> bool:
+def checked(estimator: Any, X: Any, *, reset: bool, ensure_all_finite: bool) -> Any:
+    """Return `X` for a fit or a model, after scikit-learn's checks of names, numbers and shape."""
+    matrix.refuse_path(X)
+    check_not_masked(X, "X")  # scikit-learn would drop the mask
+    if is_of_another_library(X):
+        # Checked by the fit and the model: scikit-learn would require `array_api_dispatch`.
+        return validate_data(estimator, X=X, reset=reset, skip_check_array=True)
+    options = {"accept_sparse": _SPARSE, "ensure_all_finite": ensure_all_finite}
+    if not hasattr(X, "columns"):
+        return validate_data(estimator, X=X, reset=reset, **options)
+    validate_data(estimator, X=X, reset=reset, skip_check_array=True)  # the names of a frame
+    values = matrix.as_matrix(X)  # raises an error that names a column without numbers
+    return check_array(values, input_name="X", estimator=estimator, **options)
+
+
+def is_of_another_library(X: Any) -> bool:
     """Whether scikit-learn would convert `X` to NumPy, or fail to."""
     if isinstance(X, np.ndarray):
         return row_reader.is_row_sliceable(X)
@@ -543,7 +642,17 @@ def _is_of_another_library(X: Any) -> bool:
     return row_reader.is_row_sliceable(X)
 
 
-def _one_column(y: Any) -> Any:
+def check_given(estimator: Any, y: Any) -> None:
+    """Raise ValueError, in scikit-learn's words, if there are no labels."""
+    if y is None:
+        raise invalid(
+            "y",
+            f"{type(estimator).__name__} requires y to be passed, but the target y is None. It is "
+            "supervised: pass one label per sample, or use PCA",
+        )
+
+
+def one_column(y: Any) -> Any:
     """Return y of shape (n,), with scikit-learn's warning for a column of shape (n, 1)."""
     shape: tuple = np.shape(y) if isinstance(y, (list, tuple)) else getattr(y, "shape", ())
     if len(shape) != 2 or shape[1] != 1:
@@ -558,7 +667,7 @@ def _one_column(y: Any) -> Any:
     return values[:, 0]
 
 
-def _seed(random_state: Any) -> Any:
+def seed_of(random_state: Any) -> Any:
     """Return an integer seed for the fit, drawn from a RandomState if one is given."""
     if isinstance(random_state, numbers.Integral):
         return random_state

@@ -61,7 +61,7 @@ class FeaturePath:
 
     Notes
     -----
-    A path keeps a reference to X and y, without a copy, for `refit`.
+    A path keeps a reference to X and y, without a copy, for `refit`; a pickle of it does not.
 
     Examples
     --------
@@ -92,7 +92,11 @@ class FeaturePath:
     place: str
     passes: int
     seconds: float
-    _data: tuple[Any, Any, dict[str, Any]]
+    _data: tuple[Any, Any, dict[str, Any]] | None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without X and y, which a pickle need not have."""
+        return {**self.__dict__, "_data": None}
 
     @property
     def entered(self) -> np.ndarray:
@@ -128,6 +132,14 @@ class FeaturePath:
         Returns
         -------
         numpy.ndarray of int, shape (n_features,)
+
+        Examples
+        --------
+        >>> import slce_xp
+        >>> X = [[0.0, 5.0, 1.0], [1.0, 4.0, 2.0], [8.0, 5.0, 4.0], [9.0, 4.0, 5.0]]
+        >>> path = slce_xp.feature_path(X, [0, 0, 1, 1], n_features=2)
+        >>> path.ranked(2)
+        array([0, 1])
         """
         step, count = self._step_with(n_features)
         return np.asarray(self.supports[step][_by_norm(self.coefficients[step])[:count]])
@@ -146,6 +158,14 @@ class FeaturePath:
         -------
         numpy.ndarray of int, shape (n_features,)
             Positions of columns, ascending.
+
+        Examples
+        --------
+        >>> import slce_xp
+        >>> X = [[0.0, 5.0, 1.0], [1.0, 4.0, 2.0], [8.0, 5.0, 4.0], [9.0, 4.0, 5.0]]
+        >>> path = slce_xp.feature_path(X, [0, 0, 1, 1], n_features=2)
+        >>> path.select(1)
+        array([0])
         """
         return np.sort(self.ranked(n_features))
 
@@ -163,6 +183,14 @@ class FeaturePath:
         -------
         numpy.ndarray, shape (n_features,)
             In the order of the columns.
+
+        Examples
+        --------
+        >>> import slce_xp
+        >>> X = [[0.0, 5.0, 1.0], [1.0, 4.0, 2.0], [8.0, 5.0, 4.0], [9.0, 4.0, 5.0]]
+        >>> path = slce_xp.feature_path(X, [0, 0, 1, 1], n_features=2)
+        >>> path.features(["length", "weight", "age"], 1)
+        array(['length'], dtype='<U6')
         """
         names = self.feature_names if names is None else names
         if names is None:
@@ -201,12 +229,26 @@ class FeaturePath:
         -------
         Model
             Of ``X[:, path.select(n_features)]``; these columns are held in memory.
+
+        Examples
+        --------
+        >>> import slce_xp
+        >>> X = [[0.0, 5.0, 1.0], [1.0, 4.0, 2.0], [8.0, 5.0, 4.0], [9.0, 4.0, 5.0]]
+        >>> path = slce_xp.feature_path(X, [0, 0, 1, 1], n_features=2)
+        >>> path.refit(1).components
+        array([[1.]])
         """
         chosen = self.select(n_features)
         if not len(chosen):
             raise invalid("n_features", "n_features must be at least 1 to fit a model; got none")
+        if self._data is None:
+            raise invalid(
+                "path",
+                "path must keep X and y to be fitted again; that of a pickle or an SLCESelector "
+                "does not. Fit the selected columns: slce_xp.fit(X[:, path.select()], y)",
+            )
         X, y, weights = self._data
-        columns = _columns(_matrix.as_values(X), chosen)
+        columns = columns_at(_matrix.as_values(X), chosen)
         model = _fit.fit(columns, y, n_components, criterion=criterion, **{**weights, **options})
         if self.feature_names is None:
             return model
@@ -250,7 +292,7 @@ def _spread_out(supports: tuple[np.ndarray, ...]) -> list[np.ndarray]:
     return [supports[i] for i in positions]
 
 
-def _columns(x: Array, positions: np.ndarray) -> Array:
+def columns_at(x: Array, positions: np.ndarray) -> Array:
     """Some columns of a matrix of any kind, dense, (n, m); of a Dask array, in chunks."""
     if _backend.is_dask(x):
         return x[:, positions]

@@ -150,6 +150,36 @@ def feature_path(
     >>> path.select(2)
     array([ 7, 42])
     """
+    found = compute_path(
+        X, y, penalty=penalty, n_features=n_features, ridge=ridge, gap=gap, lambdas=lambdas,
+        targets=targets, n_components=n_components, sample_weight=sample_weight,
+        class_weight=class_weight, unlabeled=unlabeled, backend=backend, device=device,
+        max_memory=max_memory,
+    )  # fmt: skip
+    warn_if_short(found, n_features if lambdas is None else 0, stacklevel=2)
+    warn_if_unproved(found, gap, stacklevel=2)
+    return found
+
+
+def compute_path(
+    X: Any,
+    y: Any,
+    *,
+    penalty: str,
+    n_features: int | None,
+    ridge: float,
+    gap: float,
+    targets: str,
+    n_components: int | None,
+    sample_weight: Any,
+    class_weight: Any,
+    backend: str | ModuleType | None,
+    device: Any,
+    max_memory: int | str | None,
+    unlabeled: Any = None,
+    lambdas: Any = None,
+) -> FeaturePath:
+    """`feature_path` without its warnings."""
     start = time.perf_counter()
     _check_choice(penalty, "penalty", PENALTIES)
     _check_choice(targets, "targets", TARGETS)
@@ -157,8 +187,7 @@ def feature_path(
     _matrix.check_sizes(matrix)
     n, d = matrix.shape
     labels = as_labels(y, n, sample_weight, class_weight, unlabeled)
-    if n_features is None:
-        n_features = min(DEFAULT_FEATURES, d)
+    n_features = default_count(d) if n_features is None else n_features
     n_features = _parameters.as_count(n_features, "n_features", 1, d)
     ridge = _parameters.as_number(ridge, "ridge", 0.0, math.inf)
     gap = _parameters.as_number(gap, "gap", 0.0, 1.0, above=True)
@@ -194,7 +223,7 @@ def feature_path(
         most = n_features if given is None else d + 1
         steps = list(_until(path.steps(penalties, gap), most))
         eigen.scaled_number(path.largest, of_scores - 2 * unit, "lambdas")  # warns of its range
-    found = FeaturePath(
+    return FeaturePath(
         lambdas=np.ldexp([step.penalty for step in steps], of_scores - 2 * unit),
         supports=tuple(step.support for step in steps),
         coefficients=tuple(np.ldexp(step.coefficients, of_scores) for step in steps),
@@ -212,8 +241,6 @@ def feature_path(
         seconds=time.perf_counter() - start,
         _data=(X, y, {"sample_weight": sample_weight, "class_weight": class_weight}),
     )
-    _warn(found, gap, n_features if given is None else 0)
-    return found
 
 
 class _Passes(Progress):
@@ -274,7 +301,7 @@ def _open(
     limits = Limits(memory, _backend.free_bytes(place))
     is_dask, in_memory = _backend.is_dask(matrix), not isinstance(matrix, RowReader)
     # Features that are fetched, twice while some are added; class sums, targets and gradients.
-    fetched = min(d, selection.LEAST_FETCHED * 4 + 4 * n_features)
+    fetched = min(d, selection.LEAST_FETCHED * 4 + 8 * n_features)
     length = min(n, d) if in_memory and not is_dask else d
     need = item * (2 * fetched * length + 8 * n_classes * d) + 8 * fetched * fetched
     need += block_bytes(n, d, item)
@@ -303,18 +330,29 @@ def _until(steps: Iterator[Step], most: int) -> Iterator[Step]:
             return
 
 
-def _warn(path: FeaturePath, gap: float, n_features: int) -> None:
+def warn_if_short(path: FeaturePath, n_features: int | None, stacklevel: int) -> None:
+    """Warn if a path ends with fewer features than asked for."""
+    wanted = default_count(path.n_features) if n_features is None else n_features
     found = max(map(len, path.supports))
-    if found < n_features:
+    if found < wanted:
         warnings.warn(
-            f"n_features={n_features} was asked for, but no λ down to {path.lambdas[-1]:.3g} "
+            f"n_features={wanted} was asked for, but no λ down to {path.lambdas[-1]:.3g} "
             f"selects more than {found}. Pass a smaller n_features, smaller lambdas, or ridge > 0",
-            stacklevel=3,
+            stacklevel=stacklevel + 1,
         )
+
+
+def warn_if_unproved(path: FeaturePath, gap: float, stacklevel: int) -> None:
+    """Warn if rounding did not let the gap be proved."""
     if path.gaps.max() > gap:
         warnings.warn(
             f"the relative duality gap is proved to {path.gaps.max():.1e} only, not to "
             f"gap={gap:g}, by rounding in {path.place}. Use float64, or a larger gap",
             ConvergenceWarning,
-            stacklevel=3,
+            stacklevel=stacklevel + 1,
         )
+
+
+def default_count(d: int) -> int:
+    """The features that a path goes to by default."""
+    return min(DEFAULT_FEATURES, d)

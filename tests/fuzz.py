@@ -1014,6 +1014,9 @@ class Judge:
         values = self.scaled(eigenvalues)
         above = (int((values > self.zero + self.tiny).sum()), int((values > -self.tiny).sum()))
         possible = n_positive if bounds is None else bounds[1]
+        # An iteration proves its count by Ritz values, before their vectors have converged.
+        if self.unconverged and model.residuals is not None:
+            above = (above[0], n_positive)
         if not (n_positive <= above[1] and above[0] <= possible):
             self.fail("n_positive", f"{n_positive}, but {above} are among the returned")
 
@@ -1125,6 +1128,8 @@ class Judge:
     def can_be_scaled(self):
         """Whether X times that power of two, and its squares, are as far from the limits."""
         if self.problem.X.dtype.kind != "f" or not self.representable:
+            return False
+        if self.problem.kind == "torch":  # MKL's products depend on the alignment of memory
             return False
         size = np.abs(self.problem.X[self.problem.X != 0])
         if not size.size or self.truth.scale == 0:
