@@ -230,6 +230,15 @@ class CentroidOperator(ScatterOperator):
         """The diagonal of S_t, shape (d,): one pass over X."""
         moments = self._moments
         squares = ColumnSquares(moments.shift, moments.offset / moments.scale, moments.scale)
+        if self._rows.in_memory and not self._rows.is_sparse:
+            pieces: list[Array] = []  # of column blocks, which stay in the cache
+
+            def keep(block: slice, columns: Array) -> tuple[()]:
+                pieces.extend(squares.of_columns(block)(columns, self._scale))
+                return ()
+
+            self._rows.sum_columns(keep, 2 * self.n)
+            return self.place.xp.concat(pieces, axis=1)[0, :]
         (total,) = self._rows.map_rows(squares, 2 * self.d, self._scale)
         if self._rows.is_sparse:
             total = total - self.centring_squares
