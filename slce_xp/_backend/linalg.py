@@ -13,9 +13,12 @@ import numpy as np
 from slce_xp._backend.places import Array, place_of
 from slce_xp._backend.tracing import is_traced
 
-# Size from which SciPy's subset driver beats NumPy's full eigensolver: SciPy has a BLAS of its
-# own, whose threads compete with NumPy's for a while, so small problems lose by it.
+# Size from which SciPy's full eigensolver beats NumPy's: SciPy has a BLAS of its own, whose threads
+# compete with NumPy's for a while, so small problems lose by it.
 SUBSET_FROM = 400
+# Size from which SciPy's driver for some eigenpairs beats both, and the share of all eigenpairs
+# from which on it does not: its eigenvectors are found one by one.
+SOME_FROM, LARGEST_SHARE = 100, 1 / 6
 
 
 def cholesky(matrix: Array) -> Array | None:
@@ -106,9 +109,13 @@ def largest_eigenpairs(matrix: Array, k: int) -> tuple[Array, Array]:
     """
     xp, device = place_of(matrix)
     m = matrix.shape[0]
-    some, solve = 0 < 2 * k < m, None
-    if _is_large_for_numpy(matrix):
-        chosen = {"subset_by_index": (m - k, m - 1)} if some else {"driver": "evd"}
+    solve = None
+    chosen: dict[str, Any] = {}
+    if isinstance(matrix, np.ndarray) and m > SOME_FROM and 0 < k < LARGEST_SHARE * m:
+        chosen = {"subset_by_index": (m - k, m - 1)}
+    elif _is_large_for_numpy(matrix):
+        chosen = {"driver": "evd"}
+    if chosen:
         linalg = importlib.import_module("scipy.linalg")
         solve = partial(linalg.eigh, check_finite=False, **chosen)
     values, vectors = eigh(matrix, solve)

@@ -90,7 +90,7 @@ class Moments:
 
     @property
     def absolute_weight(self) -> float:
-        """Σ |s| w over all samples."""
+        """Sum of the weights of all samples times the magnitudes of their signs."""
         return float(np.abs(self.signs) @ self.totals)
 
     @property
