@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import math
 import warnings
 import weakref
 from collections.abc import Iterator
@@ -27,7 +28,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
-from torch.utils.flop_counter import FlopCounterMode
+from torch.utils.flop_counter import FlopCounterMode, flop_registry, shape_wrapper
 
 import slce_xp
 from slce_xp import _backend
@@ -35,11 +36,12 @@ from slce_xp._backend import transfer
 from slce_xp._planning import profiles
 from slce_xp._planning.devices import PROFILES
 from slce_xp._planning.memory import Limits
-from slce_xp._planning.plan import choose
+from slce_xp._planning.plan import choose, in_mixed_precision
 from slce_xp._planning.problem import ITEMSIZES, Problem
+from slce_xp._planning.profile import Profile
 from slce_xp._planning.schedule import TYPICAL_PASSES
 from slce_xp._planning.sizes import format_bytes
-from slce_xp.core import krylov, krylov_space
+from slce_xp.core import krylov, krylov_space, mixed
 from slce_xp.core import moment_sums as _moments
 from slce_xp.core.solution import FORMS
 
@@ -91,6 +93,7 @@ class LiveBytes(TorchDispatchMode):
         super().__init__()
         self.now = self.peak = self.peak_with_workspace = 0
         self._sizes: dict[int, int] = {}
+        self.flops: dict[str, int] = {}  # of products and factorisations, by dtype
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None
@@ -100,6 +103,11 @@ class LiveBytes(TorchDispatchMode):
         for tensor in tree_leaves(out):
             if isinstance(tensor, torch.Tensor) and tensor.device.type == "cuda":
                 self._account(tensor.untyped_storage())
+        count = FLOPS.get(func._overloadpacket)
+        if count is not None:
+            dtype = str(args[0].dtype).removeprefix("torch.")
+            flops = int(count(*args, **(kwargs or {}), out_val=out))
+            self.flops[dtype] = self.flops.get(dtype, 0) + flops
         if func is aten._linalg_eigh.default:
             workspace = 2 * args[0].nbytes
             self.peak_with_workspace = max(self.peak_with_workspace, self.now + workspace)
@@ -127,6 +135,8 @@ FACTORISATIONS = {
     aten.linalg_qr: lambda a, *_, **__: 4 * min(a) ** 2 * (max(a) - min(a) // 3),
     aten._linalg_solve_ex: lambda a, b, *_, **__: 2 * a[0] ** 3 // 3 + 2 * a[0] ** 2 * b[-1],
 }
+# The same as functions of tensors, with those that it does count.
+FLOPS = {**flop_registry, **{op: shape_wrapper(count) for op, count in FACTORISATIONS.items()}}
 
 
 # ---------------------------------------------------------------- the values that are not there
@@ -151,8 +161,12 @@ def _to_host(x: torch.Tensor) -> np.ndarray:
 
 
 @contextlib.contextmanager
-def scripted_reads(form: str, k: int) -> Iterator[None]:
-    """Let a fit of k components read made-up values from a device that has none."""
+def scripted_reads(form: str, k: int, profile: Profile = PROFILE) -> Iterator[None]:
+    """Let a fit of k components read made-up values from a device that has none.
+
+    A refinement in mixed precision takes one product in float64, as most do, and then as many
+    steps in float32 as a fit typically takes.
+    """
     read = _backend.read
     probe_frame, better_frame = _moments._probe_frame, _moments._better_frame
 
@@ -169,6 +183,7 @@ def scripted_reads(form: str, k: int) -> Iterator[None]:
             return [2 * np.eye(*p.shape) if p.ndim == 2 and p.shape[1] > 1 else p for p in parts]
         height, width = parts[0].shape
         if len(parts) == 1 and width > 1:
+            size = 0
             squares = np.full(height, 4.0)
             squares[next(zeros, slice(0))] = 0.0
             return [np.diag(squares)]
@@ -188,6 +203,14 @@ def scripted_reads(form: str, k: int) -> Iterator[None]:
         better_frame(*args)
         return 0.0
 
+    angles = iter([math.inf])  # before the correction; none after it
+
+    def refined_read(*matrices: torch.Tensor) -> list[np.ndarray]:
+        parts = read(*matrices)
+        if len(parts) > 1:  # of a correction, which is small
+            return [1e-5 * part for part in parts]
+        return [4.0 * np.eye(*p.shape) if p.ndim == 2 else p for p in parts]
+
     with contextlib.ExitStack() as patches:
         for module, name, stand_in in [
             (_backend, "to_host", _to_host),
@@ -196,10 +219,14 @@ def scripted_reads(form: str, k: int) -> Iterator[None]:
             (transfer, "from_host", _from_host),
             (_backend, "draw_normal", _draw_normal),
             (_backend, "free_bytes", lambda place: None),
-            (_backend, "accelerator_model", lambda place: PROFILE.name),
-            (profiles, "load", lambda *place: PROFILE),
+            (_backend, "accelerator_model", lambda place: profile.name),
+            (profiles, "load", lambda *place: profile),
             (_moments, "_probe_frame", no_shift),
             (_moments, "_better_frame", good_frame),
+            (mixed, "read", refined_read),
+            (mixed, "lengths_of", lambda rows: np.full(rows.shape[0], 1e-5)),
+            (mixed, "angle_bound", lambda *_: next(angles, 0.0)),
+            (mixed, "MOST_ROWS", TYPICAL_PASSES * k),
             (krylov_space, "read", scripted_read),
             (krylov, "read", scripted_read),
         ]:
@@ -218,6 +245,8 @@ def measure(
     dtype: str = "float32",
     solver: str = "auto",
     passes: int = TYPICAL_PASSES,
+    precision: str = "full",
+    device: str = "a100",
 ) -> dict[str, Any]:
     """Bytes and flops of one fit on a CUDA device.
 
@@ -227,10 +256,16 @@ def measure(
         As for ``slce_xp.plan`` and ``slce_xp.fit``.
     passes : int
         Passes of the matrix-free form; fewer where its space would fill that of the data.
+    precision : {"auto", "full", "mixed"}
+        As for ``slce_xp.fit``.
+    device : str
+        Whose profile chooses the form: a name of ``slce_xp.plan``.
     """
     k = n_components or min(n_classes - 1, d)
     problem = Problem(n, d, n_classes, k, dtype, accelerated=True)
-    plan = choose(problem, Limits(), solver, PROFILE)
+    profile = PROFILES[device]
+    plan = choose(problem, Limits(), solver, profile)
+    plan = in_mixed_precision(plan, precision, Limits(), solver, profile) or plan
     passes = max(1, min(passes, min(n, d) // max(1, plan.width)))
     labels = np.arange(n) % n_classes
     live = LiveBytes()
@@ -240,15 +275,17 @@ def measure(
         PlainIndexing(),
         flops,
         live,
-        scripted_reads(plan.form, k),
+        scripted_reads(plan.form, k, profile),
         warnings.catch_warnings(),
     ):
         warnings.simplefilter("ignore", slce_xp.ConvergenceWarning)
         X = torch.empty((n, d), dtype=getattr(torch, dtype), device="cuda:0")
         x_bytes = live.now
-        model = slce_xp.fit(X, labels, n_components, solver=solver, max_iter=passes)
+        model = slce_xp.fit(
+            X, labels, n_components, solver=solver, max_iter=passes, precision=precision
+        )
         tensors, peak = live.peak, live.peak_with_workspace
-    if model.plan.form != plan.form:
+    if (model.plan.form, model.plan.precision) != (plan.form, plan.precision):
         raise RuntimeError(f"the script led the {plan.form} form to the {model.plan.form} form")
     return {
         "form": plan.form,
@@ -257,6 +294,8 @@ def measure(
         "peak_bytes_beside_x": peak - x_bytes,  # with the workspace
         "plan_bytes": plan.bytes,
         "flops": flops.get_total_flops(),
+        "flops_by_dtype": live.flops,
+        "precision": model.plan.precision,
         "passes": model.passes,
     }
 

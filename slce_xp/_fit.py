@@ -27,7 +27,7 @@ from slce_xp._planning.plan import Plan
 from slce_xp._planning.problem import BLOCKS, CLUSTER, ITEMSIZES, MEMORY, Problem
 from slce_xp._planning.profile import Profile
 from slce_xp._progress import Bar, Progress
-from slce_xp.core import eigen, krylov, separation
+from slce_xp.core import eigen, krylov, mixed, separation
 from slce_xp.core.groups import Groups
 from slce_xp.core.operators import ScatterOperator
 from slce_xp.core.rows import Rows
@@ -61,6 +61,7 @@ def fit(
     unlabeled_weight: float = 1.0,
     criterion: str = "centroid",
     shrinkage: float | str = "auto",
+    precision: str = "auto",
     progress: bool = False,
 ) -> Model:
     r"""Fit a Supervised Linear Centroid-Encoder.
@@ -144,6 +145,13 @@ def fit(
         For "separation", the weight ρ of the diagonal in
         :math:`N = (1 - \rho) S_w / n + \rho \operatorname{diag}(S_w / n)`, from 0 to 1. "auto":
         the weight by Chen et al. (2010), OAS. At least the 4·d·eps that rounding needs is used.
+    precision : {"auto", "full", "mixed"}
+        "mixed": a float64 fit takes its large products in float32 and corrects the result by
+        residuals in float64, until the angle is proved to `tol`; otherwise it starts again in full
+        precision. "auto" does so on devices whose profile says that float64 runs at less than an
+        eighth of the speed of float32, if that is predicted to be faster. Only for a dense X in
+        memory with a label for every sample; all else is computed in full precision. The plan of
+        the model says which it was.
     progress : bool
         Whether to show passes, blocks, the residual and the time left (needs tqdm).
 
@@ -196,13 +204,14 @@ def fit(
     """
     separates = _parameters.as_criterion(criterion) == "separation"
     weight_of_diagonal = _parameters.as_shrinkage(shrinkage)
+    precision = _parameters.as_precision(precision)
     if _parameters.is_share(n_components) and not separates:
         # Fitted again with fewer components, for which the angle is proved.
         everything = fit(
             X, y, "positive", backend=backend, device=device, solver=solver, tol=tol,
             max_iter=max_iter, max_memory=max_memory, random_state=random_state,
             sample_weight=sample_weight, class_weight=class_weight, unlabeled=unlabeled,
-            unlabeled_weight=unlabeled_weight, progress=progress,
+            unlabeled_weight=unlabeled_weight, precision=precision, progress=progress,
         )  # fmt: skip
         n_components = _warnings.components_for(n_components, everything)
         if n_components == everything.n_components:
@@ -242,7 +251,8 @@ def fit(
             model = make_separating_model(operator, parts, labels, plan)
             bar.done()
             return _named(model, X)
-        dense = _dense_plan(plan, limits, profiles.load(place.xp, place.device))
+        profile = profiles.load(place.xp, place.device)
+        dense = _dense_plan(plan, limits, profile)
         request = Request(
             k=k,
             tol=tol,
@@ -257,8 +267,17 @@ def fit(
             fill=dense is None,
             report=bar.residual,
         )
-        operator = operator_of(rows, groups, plan.form, seed)
-        if not plan.width:
+        swift = None
+        if _suits_mixed_precision(matrix, groups):
+            swift = _plan.in_mixed_precision(plan, precision, limits, solver, profile)
+        operator = operator_of(rows, groups, plan.form if swift is None else "krylov", seed)
+        solution = None
+        if swift is not None:
+            planned = _in_form(request, swift, limits, solver)
+            solution = mixed.solve(operator, matrix, kept, groups, planned, seed)
+        if solution is not None and swift is not None:
+            plan = swift
+        elif not plan.width:
             solution = finish(operator, plan.form, request)
         else:
             solution = krylov.solve(operator, request)
@@ -469,6 +488,28 @@ def open_planned(
     )
     rows.has_room_for_copy = size <= min(limits.spare(plan.memory), COPY_BYTES)
     return rows
+
+
+def _suits_mixed_precision(matrix: Any, groups: Groups) -> bool:
+    """Whether X is an array of float64 numbers, and weights are harmless."""
+    is_dense = isinstance(matrix, np.ndarray) or not isinstance(matrix, (Sparse, RowReader))
+    is_dense = is_dense and not _backend.is_dask(matrix)
+    is_double = is_dense and _backend.dtype_name(matrix.dtype) == "float64"
+    return is_double and mixed.has_mild_weights(groups)
+
+
+def _in_form(request: Request, plan: Plan, limits: Limits, solver: str) -> Request:
+    """The request for the form of another plan, which ends as soon as that is not promising."""
+    return dataclasses.replace(
+        request,
+        width=plan.width,
+        wide_passes=plan.wide_passes,
+        form=plan.form,
+        costs=plan.costs._replace(forming=math.inf) if solver == "auto" else Costs(),
+        rows=plan.schedule.rows(plan.problem, plan.form),
+        max_rows=_plan.most_rows(plan, limits),
+        fill=False,
+    )
 
 
 def _dense_plan(plan: Plan, limits: Limits, profile: Profile) -> Plan | None:

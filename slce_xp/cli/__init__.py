@@ -24,6 +24,7 @@ OPTIONS = {
     "n_components": "--components", "max_memory": "--max-memory", "backend": "--backend",
     "device": "--device", "solver": "--solver", "n_samples": "--samples", "dtype": "--dtype",
     "n_features": "--features", "n_classes": "--classes", "machine_memory": "--machine-memory",
+    "precision": "--precision",
 }  # fmt: skip
 
 

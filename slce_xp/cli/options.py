@@ -190,7 +190,7 @@ examples:
         "--solver", default="auto", choices=["auto", "scatter", "gram", "krylov"],
         help="the form of the eigenproblem (%(default)s)",
     )  # fmt: skip
-    _add(work, "--max-memory", "--stream")
+    _add(work, "--precision", "--max-memory", "--stream")
 
 
 def _transform_parser(commands: Any) -> None:
@@ -251,7 +251,7 @@ def _plan_parser(commands: Any) -> None:
         "--dtype", default="float64", choices=["float32", "float64"],
         help="the dtype (%(default)s)",
     )  # fmt: skip
-    _add(parser, "--max-memory")
+    _add(parser, "--precision", "--max-memory")
     parser.add_argument(
         "--machine-memory", type=_size, metavar="SIZE",
         help="memory of a machine: recommends memory, blocks of a file, or a cluster",
@@ -360,6 +360,11 @@ _SHARED: dict[str, dict[str, Any]] = {
         "help": "the array library that computes (default: numpy)",
     },
     "--device": {"help": "a device of the backend, such as cuda:1"},
+    "--precision": {
+        "default": "auto", "choices": ["auto", "full", "mixed"],
+        "help": "mixed: large products of float64 data in float32, refined by residuals in "
+        "float64 (%(default)s)",
+    },
     "--max-memory": {
         "type": _size, "metavar": "SIZE",
         "help": "memory limit of a fit in addition to the data, such as 2GB",
