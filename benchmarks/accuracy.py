@@ -16,10 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
-from sklearn.neighbors import KNeighborsClassifier, NeighborhoodComponentsAnalysis
+from sklearn.neighbors import KNeighborsClassifier
 
-import slce_xp
 from benchmarks.paper.protocol import NEIGHBOURS
 from benchmarks.peers import METHODS
 
@@ -27,21 +25,7 @@ TEST_SHARE = 0.2
 NOT_LINEAR = {"Centroid-Encoder"}
 SEPARATION = "SLCE, separation"
 
-# Each takes the number of dimensions, the number of classes and a seed.
-LINEAR: dict[str, Callable[[int, int, int], Any]] = {
-    SEPARATION: lambda p, n_classes, seed: slce_xp.SLCE(
-        min(p, n_classes - 1), criterion="separation"
-    ),
-    "LDA, shrinkage": lambda p, n_classes, seed: LinearDiscriminantAnalysis(
-        n_components=min(p, n_classes - 1), solver="eigen", shrinkage="auto"
-    ),
-    "NCA": lambda p, n_classes, seed: NeighborhoodComponentsAnalysis(p, random_state=seed),
-    **{
-        name: (lambda p, n_classes, seed, make=make: make(p, seed))
-        for name, make in METHODS.items()
-        if name not in NOT_LINEAR
-    },
-}
+LINEAR = {name: make for name, make in METHODS.items() if name not in NOT_LINEAR}
 
 
 def load(path: Path) -> tuple[np.ndarray, np.ndarray]:
@@ -57,7 +41,7 @@ def load(path: Path) -> tuple[np.ndarray, np.ndarray]:
 
 
 def accuracy(
-    make: Callable[[int, int, int], Any], X: np.ndarray, y: np.ndarray, p: int, repetition: int
+    make: Callable[[int, int], Any], X: np.ndarray, y: np.ndarray, p: int, repetition: int
 ) -> float:
     """Per cent of the testing part that is classified rightly, in p dimensions."""
     order = np.random.default_rng(repetition).permutation(len(y))
@@ -67,7 +51,7 @@ def accuracy(
     # Missing values become the means of the training part.
     means = np.nan_to_num(np.nanmean(seen, axis=0))
     seen, unseen = (np.where(np.isnan(part), means, part) for part in (seen, unseen))
-    model = make(p, len(np.unique(y[train])), repetition).fit(seen, y[train])
+    model = make(p, repetition).fit(seen, y[train])
     neighbours = KNeighborsClassifier(NEIGHBOURS).fit(model.transform(seen), y[train])
     return 100.0 * float(np.mean(neighbours.predict(model.transform(unseen)) == y[test]))
 

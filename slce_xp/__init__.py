@@ -6,35 +6,54 @@
 (1, 1)
 """
 
+import importlib as _importlib
 import importlib.util as _util
 import typing as _typing
 
+from slce_xp._comparison import Comparison, Score, compare
+from slce_xp._feature_path import FeaturePath
 from slce_xp._fit import fit
 from slce_xp._model import ConvergenceWarning, Model, load
 from slce_xp._planning.calibrate import calibrate
 from slce_xp._planning.plan import Plan, plan
 from slce_xp._planning.profile import Profile
+from slce_xp._selection import feature_path
 
 if _typing.TYPE_CHECKING:
     from slce_xp._estimator import SLCE
+    from slce_xp._selector import SLCESelector
 
 __version__ = "0.1.0"
-__all__ = ["ConvergenceWarning", "Model", "Plan", "Profile", "calibrate", "fit", "load", "plan"]
-if _util.find_spec("sklearn") is not None:  # without it, `import *` must not ask for SLCE
-    __all__ += ["SLCE"]
+__all__ = [
+    "Comparison",
+    "ConvergenceWarning",
+    "FeaturePath",
+    "Model",
+    "Plan",
+    "Profile",
+    "Score",
+    "calibrate",
+    "compare",
+    "feature_path",
+    "fit",
+    "load",
+    "plan",
+]
+_ESTIMATORS = {"SLCE": "slce_xp._estimator", "SLCESelector": "slce_xp._selector"}
+if _util.find_spec("sklearn") is not None:  # without it, `import *` must not ask for them
+    __all__ += ["SLCE", "SLCESelector"]
 
 
 def __getattr__(name: str) -> _typing.Any:
-    # Only who asks for the estimator imports scikit-learn, which takes longer than all the rest.
-    if name != "SLCE":
+    # Only who asks for an estimator imports scikit-learn, which takes longer than all the rest.
+    if name not in _ESTIMATORS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
-        from slce_xp._estimator import SLCE
+        return getattr(_importlib.import_module(_ESTIMATORS[name]), name)
     except ImportError as error:
         from slce_xp._errors import not_installed
 
-        raise not_installed("slce_xp.SLCE", "scikit-learn", error, "scikit-learn") from error
-    return SLCE
+        raise not_installed(f"slce_xp.{name}", "scikit-learn", error, "scikit-learn") from error
 
 
 def __dir__() -> list[str]:

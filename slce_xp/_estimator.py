@@ -205,22 +205,17 @@ class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  #
         >>> SLCE().fit([[0.0], [1.0], [5.0], [6.0]], [7, 7, 8, 8]).classes_
         array([7, 8])
         """
-        if y is None:
-            raise invalid(
-                "y",
-                "SLCE requires y to be passed, but the target y is None. It is supervised: pass "
-                "one label per sample, or use PCA",
-            )
+        check_given(self, y)
         # The fit reports the position of NaN and infinity.
-        X = self._checked(X, reset=True, ensure_all_finite=False)
+        X = checked(self, X, reset=True, ensure_all_finite=False)
         model = _fit.fit(
             X,
-            _one_column(y),
+            one_column(y),
             self.n_components,
             solver=self.solver,
             tol=self.tol,
             max_iter=self.max_iter,
-            random_state=_seed(self.random_state),
+            random_state=seed_of(self.random_state),
             sample_weight=sample_weight,
             criterion=self.criterion,
             shrinkage=self.shrinkage,
@@ -274,12 +269,12 @@ class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  #
         (150, (150, 1))
         """
         before: Statistics | None = self.__dict__.get("statistics_")
-        X = self._checked(X, reset=before is None, ensure_all_finite=False)
+        X = checked(self, X, reset=before is None, ensure_all_finite=False)
         if classes is None and before is not None and before.are_all:
             classes = before.classes
         batch = add_up(
             X,
-            _one_column(y),
+            one_column(y),
             classes=classes,
             sample_weight=sample_weight,
             by_column=self.criterion == "separation",
@@ -352,7 +347,7 @@ class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  #
         model = solve(
             statistics,
             self.n_components,
-            _seed(self.random_state),
+            seed_of(self.random_state),
             self.criterion,
             self.shrinkage,
         )
@@ -405,7 +400,7 @@ class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  #
                [1.]])
         """
         check_is_fitted(self)
-        X = self._checked(X, reset=False, ensure_all_finite=True)
+        X = checked(self, X, reset=False, ensure_all_finite=True)
         self._check_same_place(X, "transform")
         return self.model_.transform(X)
 
@@ -432,7 +427,7 @@ class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  #
         """
         check_is_fitted(self)
         check_not_masked(X, "X")
-        if not _is_of_another_library(X):
+        if not is_of_another_library(X):
             X = check_array(X, input_name="X", estimator=self)
         self._check_same_place(X, "inverse_transform")
         if len(X.shape) == 2 and X.shape[1] != self.n_components_:
@@ -442,20 +437,6 @@ class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  #
                 f"{tuple(X.shape)}. Pass the output of transform()",
             )
         return self.model_.inverse_transform(X)
-
-    def _checked(self, X: Any, *, reset: bool, ensure_all_finite: bool) -> Any:
-        """Return `X` for the model, after scikit-learn's checks of names, numbers and shape."""
-        matrix.refuse_path(X)
-        check_not_masked(X, "X")  # scikit-learn would drop the mask
-        if _is_of_another_library(X):
-            # Checked by the fit and the model: scikit-learn would require `array_api_dispatch`.
-            return validate_data(self, X=X, reset=reset, skip_check_array=True)
-        options = {"accept_sparse": _SPARSE, "ensure_all_finite": ensure_all_finite}
-        if not hasattr(X, "columns"):
-            return validate_data(self, X=X, reset=reset, **options)
-        validate_data(self, X=X, reset=reset, skip_check_array=True)  # the names of a frame
-        values = matrix.as_matrix(X)  # raises an error that names a column without numbers
-        return check_array(values, input_name="X", estimator=self, **options)
 
     def _check_same_place(self, X: Any, method: str) -> None:
         if not _backend.is_array(X):
@@ -537,7 +518,22 @@ class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  #
         return tags
 
 
-def _is_of_another_library(X: Any) -> bool:
+def checked(estimator: Any, X: Any, *, reset: bool, ensure_all_finite: bool) -> Any:
+    """Return `X` for a fit or a model, after scikit-learn's checks of names, numbers and shape."""
+    matrix.refuse_path(X)
+    check_not_masked(X, "X")  # scikit-learn would drop the mask
+    if is_of_another_library(X):
+        # Checked by the fit and the model: scikit-learn would require `array_api_dispatch`.
+        return validate_data(estimator, X=X, reset=reset, skip_check_array=True)
+    options = {"accept_sparse": _SPARSE, "ensure_all_finite": ensure_all_finite}
+    if not hasattr(X, "columns"):
+        return validate_data(estimator, X=X, reset=reset, **options)
+    validate_data(estimator, X=X, reset=reset, skip_check_array=True)  # the names of a frame
+    values = matrix.as_matrix(X)  # raises an error that names a column without numbers
+    return check_array(values, input_name="X", estimator=estimator, **options)
+
+
+def is_of_another_library(X: Any) -> bool:
     """Whether scikit-learn would convert `X` to NumPy, or fail to."""
     if isinstance(X, np.ndarray):
         return row_reader.is_row_sliceable(X)
@@ -548,7 +544,17 @@ def _is_of_another_library(X: Any) -> bool:
     return row_reader.is_row_sliceable(X)
 
 
-def _one_column(y: Any) -> Any:
+def check_given(estimator: Any, y: Any) -> None:
+    """Raise ValueError, in scikit-learn's words, if there are no labels."""
+    if y is None:
+        raise invalid(
+            "y",
+            f"{type(estimator).__name__} requires y to be passed, but the target y is None. It is "
+            "supervised: pass one label per sample, or use PCA",
+        )
+
+
+def one_column(y: Any) -> Any:
     """Return y of shape (n,), with scikit-learn's warning for a column of shape (n, 1)."""
     shape: tuple = np.shape(y) if isinstance(y, (list, tuple)) else getattr(y, "shape", ())
     if len(shape) != 2 or shape[1] != 1:
@@ -563,7 +569,7 @@ def _one_column(y: Any) -> Any:
     return values[:, 0]
 
 
-def _seed(random_state: Any) -> Any:
+def seed_of(random_state: Any) -> Any:
     """Return an integer seed for the fit, drawn from a RandomState if one is given."""
     if isinstance(random_state, numbers.Integral):
         return random_state

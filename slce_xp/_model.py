@@ -625,7 +625,7 @@ class Model:
         xp, _ = self._place
         dtype = self.mean.dtype  # also for integers: not the library's default float
         like = _backend.move(_backend.without_rows(matrix), self._place)
-        if xp.isdtype(like.dtype, "real floating"):
+        if _backend.is_floating(like):
             dtype = xp.result_type(_backend.working_dtype(like), dtype)
         return open_rows(matrix, dtype, self._place)
 

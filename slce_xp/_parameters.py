@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from types import ModuleType
 from typing import Any
@@ -110,6 +111,18 @@ def as_shrinkage(shrinkage: Any) -> float | None:
     if not 0.0 <= shrinkage <= 1.0:
         raise invalid("shrinkage", f"{rule}; got {shrinkage!r}")
     return float(shrinkage)
+
+
+def as_number(value: Any, name: str, least: float, most: float, *, above: bool = False) -> float:
+    """Return a finite number from `least`, or above it, to `most`."""
+    limit = f" and at most {most:g}" if math.isfinite(most) else ""
+    rule = f"{name} must be a finite number {'above' if above else 'of at least'} {least:g}{limit}"
+    if isinstance(value, (bool, np.bool)) or not isinstance(value, (int, float, np.number)):
+        raise wrong_type(name, f"{rule}; got {value!r}")
+    number = float(value)
+    if not (math.isfinite(number) and least <= number <= most) or (above and number == least):
+        raise invalid(name, f"{rule}; got {value!r}")
+    return number
 
 
 def as_seed(value: Any, name: str = "random_state") -> int:

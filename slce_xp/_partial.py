@@ -113,11 +113,11 @@ def add_up(
     dtype = _fit.working_dtype_name(matrix, place)
     n_classes = max(2, len(known))
     problem = Problem(n, d, n_classes, min(n_classes - 1, d), dtype, **_fit.costs(groups))
-    matrix, plan = _make_plan(matrix, place, problem, max_memory)
+    matrix, limits, plan = _make_plan(matrix, place, problem, max_memory)
     with _backend.computing(place):
         if plan.where == MEMORY:
             matrix = _backend.move(matrix, place)
-        rows = _fit.open_planned(matrix, place, plan, Progress(), kept, Limits(0))
+        rows = _fit.open_planned(matrix, place, plan, Progress(), kept, limits)
         moments = moments_of(rows, groups, second=True, by_column=by_column)
         moments = moments.astype(_backend.longest_float(place))
         moments = moments.about(moments.mean)
@@ -136,7 +136,7 @@ def add_up(
 
 def _make_plan(
     matrix: Any, place: Place, problem: Problem, max_memory: int | str | None
-) -> tuple[Any, Plan]:
+) -> tuple[Any, Limits, Plan]:
     memory = sizes.parse_bytes(max_memory)
     # Two of float64, what was there and what this batch adds, in addition to four of the plan,
     # which are of the dtype of X, though a merge and a solve take float64.
@@ -145,8 +145,7 @@ def _make_plan(
     try:
         if left is not None and left <= 0:
             raise MemoryError(f"max_memory must leave room for them; got {max_memory!r}")
-        matrix, _, plan = _fit.make_plan(matrix, place, problem, left, "scatter")
-        return matrix, plan
+        return _fit.make_plan(matrix, place, problem, left, "scatter")
     except MemoryError as error:
         raise MemoryError(
             f"batches are added up in d × d matrices, which take {sizes.format_bytes(kept)} for "

@@ -31,16 +31,11 @@ class Bar(Progress):
     """Progress bar of a fit of about `passes`: the pass, the block, the residual, the time left."""
 
     def __init__(self, passes: int) -> None:
-        try:
-            tqdm = importlib.import_module("tqdm.auto").tqdm  # a widget in a notebook
-        except ImportError as error:
-            missing = not_installed("progress=True", "tqdm", error, "tqdm")
-            raise naming("progress", missing) from error
         self._passes = passes
         self._begun = 0  # rows
         self._pass = 0
         self._facts: dict[str, str] = {}
-        self._bar: Any = tqdm(total=0, desc="slce_xp", unit="row", unit_scale=True)
+        self._bar = _tqdm(total=0, desc="slce_xp", unit="row", unit_scale=True)
 
     def begin_pass(self, rows: int, of: int = 0) -> None:
         """Start a pass; the estimate grows if there are more than planned."""
@@ -69,3 +64,34 @@ class Bar(Progress):
     def close(self) -> None:
         """Close the bar; after an error it stays at its position."""
         self._bar.close()
+
+
+class Steps:
+    """Progress bar of a known number of steps."""
+
+    def __init__(self, total: int) -> None:
+        self._bar = _tqdm(total=total, desc="slce_xp", unit="step")
+        self._begun = 0
+
+    def begin(self, text: str) -> None:
+        """Start a step; the one before is done."""
+        self._bar.set_postfix_str(text, refresh=False)
+        self._bar.update(min(self._begun, 1))
+        self._begun += 1
+
+    def done(self) -> None:
+        """Report success."""
+        self._bar.update(1)
+
+    def close(self) -> None:
+        """Close the bar."""
+        self._bar.close()
+
+
+def _tqdm(**options: Any) -> Any:
+    try:
+        tqdm = importlib.import_module("tqdm.auto").tqdm  # a widget in a notebook
+    except ImportError as error:
+        missing = not_installed("progress=True", "tqdm", error, "tqdm")
+        raise naming("progress", missing) from error
+    return tqdm(**options)

@@ -8,7 +8,8 @@ The bounds, with eps of the dtype and `scale` = tr S_t with absolute weights (wh
 every sum behind it):
 
 - eigenvalues and their Rayleigh quotients: 64·eps·scale, and tol·‖M‖ in the matrix-free form; for
-  sparse data, which are not shifted, the geometric mean of that and of 64·eps·W·‖mean‖²;
+  sparse data, which are not shifted, the geometric mean of that and of 64·eps·W·‖mean‖²; with
+  unlabelled samples, what rounding of the mean adds to their scatter;
 - how many are positive: exact, but for eigenvalues within 32·eps·scale of zero;
 - the leading subspace: that error over the gap below it;
 - mean and centroids: 64·eps of the largest entry of their column among rows that count;
@@ -48,7 +49,7 @@ from slce_xp.core.solution import Costs
 LONG = np.longdouble
 ZERO, EIGENVALUE, MOMENT = 32.0, 64.0, 64.0
 # The mean is rounded, too: constant data are not quite zero after it has been subtracted.
-MEAN_SQUARE = 4.0
+MEAN, MEAN_SQUARE = 2.0, 4.0
 UNCERTAIN = re.compile(r"may be positive|loses digits")
 
 
@@ -254,6 +255,16 @@ def wide(rng):
     return blobs(rng, (n, draw_size(rng, least=100, most=300), n_classes))
 
 
+def nearly_square(rng):
+    """A few features more than samples, some samples twice, and all that comes after zero."""
+    n = draw_size(rng, least=20, most=150)
+    more = int(rng.integers(0, 8))
+    problem = blobs(rng, (n, n + more, int(rng.integers(2, 6))))
+    count = int(rng.integers(0, n // 2))
+    problem["X"][:count] = problem["X"][n - count :]
+    return {**problem, "n_components": int(rng.integers(1, n)), "solver": draw_solver(rng, 0.1)}
+
+
 def tall(rng):
     n = draw_size(rng, least=100, most=400)
     return blobs(rng, (n, draw_size(rng, least=1, most=12), int(rng.integers(2, 8))))
@@ -344,6 +355,14 @@ def zero_weights(rng):
 
 def semisupervised(rng):
     return add_unlabeled(rng, blobs(rng))
+
+
+def unequal_unlabeled(rng):
+    """Samples without a label that are much larger or smaller than the others."""
+    problem = add_unlabeled(rng, blobs(rng))
+    size = log_uniform(rng, -6, 6)
+    problem["X"] = problem["X"] * np.where(problem["y"] < 0, size, 1.0)[:, None]
+    return {**problem, "unlabeled_weight": float(min(1e14, log_uniform(rng, -2, 2) / size**2))}
 
 
 def mixed(rng):
@@ -445,6 +464,7 @@ FAMILIES = [
     huge_columns,
     low_rank,
     wide,
+    nearly_square,
     tall,
     integers,
     buried,
@@ -456,6 +476,7 @@ FAMILIES = [
     weighted,
     zero_weights,
     semisupervised,
+    unequal_unlabeled,
     mixed,
     mixed,
     mixed,
@@ -666,6 +687,7 @@ class Truth:
     vectors: np.ndarray  # and eigenvectors, as rows
     scale: float  # tr S_t with absolute weights
     mean_square: float  # Σ w · ‖mean‖²
+    heaviness: float  # λ · Σ w of the unlabelled, times the square of the largest deviation
     total_loss: float
     classes: np.ndarray
     counts: np.ndarray
@@ -706,6 +728,8 @@ def find_truth(problem):
     values, vectors = np.linalg.eigh(matrix)
     loss = np.square(between).sum() + np.square(others).sum()
     square = weights.sum() * np.square(mean).sum()
+    heaviness = weights[~known].sum() * LONG(problem.unlabeled_weight)
+    heaviness *= np.square(np.abs(rows).max(axis=0)).sum()
     return Truth(
         exponent,
         matrix,
@@ -713,6 +737,7 @@ def find_truth(problem):
         vectors[:, ::-1].T,
         float(np.ldexp(scale, -exponent)),
         float(np.ldexp(square, -exponent)),
+        float(np.ldexp(heaviness, -exponent)),
         float(np.ldexp(loss, -exponent)),
         classes,
         np.bincount(codes, minlength=len(classes)),
@@ -864,6 +889,8 @@ class Judge:
         self.unconverged = self.uncertain = False
         self.out_of_range = self.loses_digits = False
         rounding = MEAN_SQUARE * self.eps**2 * truth.mean_square
+        # To samples without a label that count much more than the others, the mean is not exact.
+        rounding += MEAN * self.eps * float(np.sqrt(truth.scale * truth.heaviness))
         size = truth.scale
         if problem.kind == "csr":
             size += float(np.sqrt(truth.scale * truth.mean_square))

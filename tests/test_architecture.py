@@ -20,8 +20,17 @@ ROOMS = [
     ("core",),
     ("_data",),
     ("_planning",),
-    ("_files", "_summary", "_model", "_warnings", "_fit", "_partial"),
-    ("_estimator",),
+    (
+        "_files",
+        "_summary",
+        "_model",
+        "_warnings",
+        "_fit",
+        "_partial",
+        "_feature_path",
+        "_selection",
+    ),
+    ("_estimator", "_selector", "_comparison"),
     ("",),
     ("anndata", "plot"),
     ("demo",),
@@ -35,13 +44,27 @@ APPLICATIONS = {
     "dask": {"_data.dask_rows"},
     "distributed": set(),
     "h5py": set(),
-    "matplotlib": {"cli.outputs", "demo", "plot._axes", "plot._embedding", "plot._model"},
+    "matplotlib": {
+        "cli.outputs",
+        "demo",
+        "plot._axes",
+        "plot._comparison",
+        "plot._embedding",
+        "plot._model",
+    },
     "pandas": set(),
     "plotly": {"plot._interactive"},
     "polars": set(),
     "pyarrow": set(),
     "scanpy": set(),
-    "sklearn": {"_estimator", "cli.accuracy", "demo"},
+    "sklearn": {
+        "_comparison.compare",
+        "_comparison.folds",
+        "_comparison.methods",
+        "_estimator",
+        "_selector",
+        "demo",
+    },
     "tqdm": set(),  # by name, if a bar is asked for
     "zarr": set(),  # likewise, if one is written
 }
@@ -154,7 +177,8 @@ def test_only_one_function_reads_from_a_device(path):
 def test_dunder_all_matches_public_names():
     public = {name for name in vars(slce_xp) if not name.startswith("_")}
     modules = {module.name for module in pkgutil.iter_modules(slce_xp.__path__)}
-    assert (public - modules) | {"SLCE"} == set(slce_xp.__all__)  # SLCE is imported lazily
+    lazy = {"SLCE", "SLCESelector"}
+    assert (public - modules) | lazy == set(slce_xp.__all__)
     assert len(slce_xp.__all__) == len(set(slce_xp.__all__))
     assert set(slce_xp.__all__) <= set(dir(slce_xp))
     for name in slce_xp.__all__:

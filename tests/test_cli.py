@@ -40,7 +40,17 @@ pandas = pytest.importorskip("pandas")
 pytest.importorskip("pyarrow")
 datasets = pytest.importorskip("sklearn.datasets")
 
-COMMANDS = ("fit", "transform", "inspect", "plan", "calibrate", "demo", "info")
+COMMANDS = (
+    "fit",
+    "transform",
+    "predict",
+    "compare",
+    "inspect",
+    "plan",
+    "calibrate",
+    "demo",
+    "info",
+)
 LIBRARIES = ("pandas", "pyarrow", "sklearn", "matplotlib", "plotly", "h5py", "anndata", "tqdm")
 
 
@@ -113,6 +123,7 @@ def test_fit_prints_the_model_and_what_it_wrote(fitted):
 
 def test_fit_prints_the_accuracy_that_pipelines_of_sklearn_have(fitted, wine):
     from sklearn.decomposition import PCA
+    from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
     from sklearn.impute import SimpleImputer
     from sklearn.model_selection import StratifiedKFold, cross_val_predict
     from sklearn.neighbors import KNeighborsClassifier
@@ -122,13 +133,14 @@ def test_fit_prints_the_accuracy_that_pipelines_of_sklearn_have(fitted, wine):
     X, y = wine.select_dtypes("number").to_numpy(), wine.cultivar.to_numpy()
     folds = StratifiedKFold(5, shuffle=True, random_state=0)
     shares = []
-    for reducer in (slce_xp.SLCE(2), PCA(2)):
+    for reducer in (slce_xp.SLCE(2), PCA(2), LinearDiscriminantAnalysis()):
         steps = SimpleImputer(), StandardScaler(), reducer, KNeighborsClassifier(5)
         shares.append(np.mean(cross_val_predict(make_pipeline(*steps), X, y, cv=folds) == y))
     line = next(line for line in fitted.text.splitlines() if "5-NN" in line)
     shares.append(wine.cultivar.value_counts(normalize=True).max())
-    slce, pca, largest = (f"{100 * share:.1f} %" for share in shares)
-    assert f"{slce} right in 2 components, PCA {pca}, always the largest class {largest}" in line
+    slce, pca, lda, largest = (f"{100 * share:.1f} %" for share in shares)
+    assert f"{slce} right in 2 components, PCA {pca}, LDA {lda}, always the largest class" in line
+    assert f"largest class {largest} (5-fold" in line
     assert shares[0] > 0.9
 
 
@@ -483,7 +495,8 @@ def test_sparse_tables_are_cross_validated_as_dense_ones(is_scaled, full):
     dense = cross_validated(X, y, 2, 5, scale=is_scaled)
     sparse = cross_validated(scipy.sparse.csr_array(X), y, 2, 5, scale=is_scaled)
     assert dense.pca != dense.slce
-    assert sparse == dense
+    assert sparse._replace(lda=dense.lda) == dense
+    assert sparse.lda == "not run (scikit-learn's needs a dense X)"
 
 
 def test_file_larger_than_half_of_the_memory_is_read_in_blocks(full, tmp_path, monkeypatch):
@@ -758,6 +771,9 @@ OPTIONS = {
     "--plot-components",
     "transform": "--output --id --label --impute --data --stream --force --labels --transpose "
     "--no-header --missing --decimal --duplicates --plot-components",
+    "predict": "--output --id --label --impute --data --stream --force --labels --duplicates",
+    "compare": "--label --labels --components --methods --folds --time-limit --scale --impute "
+    "--features --drop --unlabeled --output --plot --force",
     "inspect": "--top",
     "plan": "--samples --features --classes --components --dtype --max-memory --machine-memory",
     "calibrate": "--backend --device",

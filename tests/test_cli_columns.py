@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse
 
 from slce_xp import _backend
-from slce_xp.cli import columns
+from slce_xp._data import columns
 
 pandas = pytest.importorskip("pandas")
 

@@ -80,7 +80,7 @@ def test_products_are_in_float32(monkeypatch):
     assert 0 < flops[torch.float64] < 0.1 * flops[torch.float32]
 
 
-@pytest.mark.parametrize("size", [(1_000_000, 784, 10), (100_000, 2_000, 20), (801, 20_531, 5)])
+@pytest.mark.parametrize("size", [(100_000, 2_000, 20)])
 def test_share_of_float64_on_cuda(size):
     pytest.importorskip("torch")
     from benchmarks import fake_cuda

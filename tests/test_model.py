@@ -116,6 +116,14 @@ def test_results_do_not_depend_on_blocks(xp, monkeypatch, rows):
     np.testing.assert_allclose(Z, embedded(model.to("numpy"), X[:rows]), atol=atol)
 
 
+@pytest.mark.parametrize("name", ["bfloat16", "float8_e4m3fn"])
+def test_floats_that_numpy_does_not_know(name):
+    samples = X.astype(getattr(pytest.importorskip("ml_dtypes"), name))
+    model = slce_xp.fit(samples, CODES)
+    same = slce_xp.fit(samples.astype(np.float32), CODES)
+    np.testing.assert_array_equal(model.transform(samples), same.transform(samples))
+
+
 def test_integers_are_embedded_block_by_block(monkeypatch):
     monkeypatch.setattr(_rows, "block_bytes", lambda *size: 4 * D * 4)
     samples = np.arange(N * D, dtype=np.uint8).reshape(N, D)

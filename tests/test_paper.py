@@ -15,7 +15,7 @@ pytest.importorskip("tqdm", reason="the runner needs tqdm")
 
 from benchmarks import datasets
 from benchmarks.paper import __main__ as command
-from benchmarks.paper import figures, protocol, published, report
+from benchmarks.paper import figures, notes, protocol, published, report, tables
 from benchmarks.paper.protocol import Cell, Experiment, Results, Score
 from slce_xp import SLCE
 
@@ -62,8 +62,6 @@ def folder(tmp_path, monkeypatch):
         Experiment(3, ("blobs",), (2, 3), ("SLCE", "LDA", "PCA")),
     )
     monkeypatch.setattr(protocol, "EXPERIMENTS", experiments)
-    monkeypatch.setattr(report, "EXPERIMENTS", experiments)
-    monkeypatch.setattr(figures, "EXPERIMENTS", experiments)
     monkeypatch.setattr(protocol, "QUICK_SETS", ("blobs",))
     monkeypatch.setattr(figures, "figures", lambda sets: {})
     return tmp_path
@@ -309,6 +307,55 @@ def test_tables_side_by_side_mark_differences(tmp_path):
     assert check[0].startswith("Another linear method has the higher mean in 2 of 2 comparisons")
     assert "| 1 | USPS | 2 | 55.50 ± 0.71 | LDA | **−9.50 ± 0.71** | – |" in check
     assert "| 1 | USPS | 0.1 | 0.2 |" in report.seconds_table(results)
+
+
+def test_tables_of_many_methods_become_two_with_ours_in_both(tmp_path):
+    results = Results(tmp_path / "results.json")
+    methods = protocol.EXPERIMENTS[0].methods
+    for i, method in enumerate(methods):
+        results.scores[Cell(1, "usps", method, 0)] = Score((50.0 + i, 60.0), 0.1)
+    lines = report.accuracy_table(results, 1, 2)
+    heads = [line for line in lines if line.startswith("| set |")]
+    assert len(heads) == 2
+    for head in heads:
+        assert head.startswith("| set |  | SLCE | SLCE, separation |")
+        assert head.count("|") <= 3 + tables.MOST_COLUMNS
+    assert all(sum(f"| {method} |" in head for head in heads) == 1 for method in methods[2:])
+    # The best is marked once, wherever it is; the paper's numbers are under its methods.
+    assert "".join(lines).count("**") == 2
+    assert sum(line.startswith("|  | paper |") for line in lines) == 2
+
+
+def test_separation_is_compared_with_methods_that_are_not_ours(tmp_path):
+    results = Results(tmp_path / "results.json")
+    for method, accuracy in {"SLCE": 90.0, "SLCE, separation": 80.0, "LDA": 85.0}.items():
+        results.scores[Cell(1, "usps", method, 0)] = Score((accuracy, accuracy), 0.1)
+    assert "| 1 | USPS | 2 | 90.00 | LDA | +5.00 | – |" in report.honest_check(results)
+    check = report.honest_check(results, "SLCE, separation")
+    assert "| 1 | USPS | 2 | 80.00 | LDA | **−5.00** | – |" in check
+
+
+def test_systems_of_the_related_work_have_a_row_once_they_have_run(tmp_path):
+    results = Results(tmp_path / "results.json")
+    assert notes.described_systems(results) == []
+    results.scores[Cell(5, "curves_phase", "SFPCA", 0)] = Score((50.0, 60.0), 1.25)
+    results.scores[Cell(5, "curves_amplitude", "SFPCA", 0)] = Score((50.0, 60.0), 0.5)
+    *_, row, _ = notes.described_systems(results)
+    assert row.startswith("| SFPCA | Nie et al. 2018")
+    assert row.endswith("| 0.5 to 1.2 |")
+
+
+def test_experiment_on_curves_runs_without_data(tmp_path):
+    methods = {name: pytest.importorskip("benchmarks.peers").CURVE_METHODS.get(name) or make
+               for name, make in {**METHODS, "SFPCA": None}.items()}  # fmt: skip
+    arguments = ["--sets", "curves_phase", "--repetitions", "1", "--output", str(tmp_path / "out")]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(figures, "figures", lambda sets: {})
+        results = command.main([*arguments, "--methods", "SLCE", "SFPCA"], methods)
+    assert {cell.method for cell in results.scores} == {"SLCE", "SFPCA"}
+    text = (tmp_path / "out" / "report.md").read_text()
+    assert "## Simulated curves" in text
+    assert "developed on these sets" in text
 
 
 def test_sets_that_are_not_as_described():

@@ -12,8 +12,18 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 
 pytest.importorskip("torch")
-from benchmarks import peers
-from benchmarks.peers import HSICSPCA, LRPCA, LSPCA, METHODS, BairSPCA, CentroidEncoder
+from benchmarks.peers import (
+    HSICSPCA,
+    LDA,
+    LRPCA,
+    LSPCA,
+    METHODS,
+    NCA,
+    BairSPCA,
+    CentroidEncoder,
+    base,
+    ritchie,
+)
 
 
 def classes_in_noise(n, d, n_classes, seed):
@@ -43,6 +53,7 @@ TALL = classes_in_noise(120, 9, 4, seed=1)
 WIDE = classes_in_noise(40, 90, 4, seed=2)
 PAIR = classes_in_noise(60, 8, 2, seed=3)
 PROBLEMS = pytest.mark.parametrize(("X", "y"), [TALL, WIDE], ids=["tall", "wide"])
+CAPPED = {"LDA", "LDA, shrinkage", "SLCE, separation"}  # at most number of classes − 1 components
 RITCHIE = pytest.mark.parametrize("method", [LSPCA, LRPCA])
 
 
@@ -85,12 +96,13 @@ def test_every_method_takes_wide_data_of_two_named_classes(name):
     X, y = WIDE
     y = np.where(y > 1, "tumour", "normal")
     Z = METHODS[name](3, 0).fit(X, y).transform(X)
-    assert Z.shape == (len(X), 1 if name == "LDA" else 3)
+    assert Z.shape == (len(X), 1 if name in CAPPED else 3)
     assert KNeighborsClassifier(1).fit(Z, y).score(Z, y) == 1.0
 
 
 @pytest.mark.parametrize(
-    "name", [name for name in METHODS if name not in ("LDA", "Centroid-Encoder")]
+    "name",
+    [name for name in METHODS if name not in {*CAPPED, "NCA", "SPPCA", "ISPC", "Centroid-Encoder"}],
 )
 def test_linear_methods_have_orthonormal_components(fitted, name):
     A = fitted[name].components_
@@ -99,9 +111,23 @@ def test_linear_methods_have_orthonormal_components(fitted, name):
 
 def test_lda_returns_the_available_discriminants():
     X, y = TALL
-    Z = peers.LDA(6).fit(X, y).transform(X)
+    Z = LDA(6).fit(X, y).transform(X)
     assert Z.shape == (len(X), 3)
     np.testing.assert_array_equal(Z, LinearDiscriminantAnalysis().fit_transform(X, y))
+
+
+def test_shrunk_lda_is_scikit_learn_s():
+    X, y = TALL
+    expected = LinearDiscriminantAnalysis("eigen", "auto", n_components=2).fit_transform(X, y)
+    np.testing.assert_array_equal(LDA(2, "auto").fit(X, y).transform(X), expected)
+    assert not np.allclose(LDA(2).fit(X, y).transform(X), expected)
+
+
+def test_nca_ignores_the_units_of_features():
+    X, y = TALL
+    Z = NCA(2).fit(X, y).transform(X)
+    scaled = X * np.geomspace(1e-3, 1e3, X.shape[1])
+    np.testing.assert_allclose(NCA(2).fit(scaled, y).transform(scaled), Z, rtol=1e-3, atol=1e-3)
 
 
 @pytest.mark.parametrize(
@@ -112,7 +138,7 @@ def test_lda_returns_the_available_discriminants():
             ValueError,
             "n_components must be an integer of at least 1 and at most 9; got 10",
         ),
-        (peers.LDA("two"), TypeError, "n_components must be an integer"),
+        (LDA("two"), TypeError, "n_components must be an integer"),
         (BairSPCA(2, 1.5), ValueError, "threshold must be 'cv' or a number from 0 to 1; got 1.5"),
         (BairSPCA(2, "best"), TypeError, "threshold must be 'cv' or a number"),
         (LRPCA(2, -1.0), ValueError, "lam must be 'cv', 'ml' or a number from 0 to 1000; got -1.0"),
@@ -144,12 +170,12 @@ def test_integers_equal_floats(method):
 @pytest.mark.parametrize("most", [30, 1000])
 def test_subsamples_and_folds_keep_classes_in_proportion(most):
     codes = np.random.default_rng(3).permutation(np.repeat([0, 1, 2], [50, 30, 20]))
-    rows = peers._thinned(codes, most, seed=1)
+    rows = base.thinned(codes, most, seed=1)
     assert len(np.unique(rows)) == len(rows) == min(most, 100)
     shares = np.bincount(codes[rows]) / len(rows)
     np.testing.assert_allclose(shares, [0.5, 0.3, 0.2], atol=0.04)
     outside = []
-    for inner, outer in peers._folds(codes, 5, seed=1):
+    for inner, outer in base.folds(codes, 5, seed=1):
         assert np.bincount(codes[outer]).tolist() == [10, 6, 4]
         assert np.array_equal(np.sort(np.concatenate([inner, outer])), np.arange(100))
         outside.extend(outer)
@@ -272,7 +298,7 @@ def test_hsic_runs_on_the_library_of_x(label, X, y, k):
 
 def logistic(X, y):
     """Multinomial regression with the ridge that LRPCA has, by scikit-learn."""
-    return LogisticRegression(C=1.0 / (peers.RIDGE * len(X)), tol=1e-10, max_iter=5000).fit(X, y)
+    return LogisticRegression(C=1.0 / (ritchie.RIDGE * len(X)), tol=1e-10, max_iter=5000).fit(X, y)
 
 
 def objective(X, y, components, lam, method):
@@ -287,7 +313,7 @@ def objective(X, y, components, lam, method):
     length = np.sqrt((X**2).sum() / len(X))
     model = logistic(Z / length, y)
     log_loss = -model.predict_log_proba(Z / length)[np.arange(len(y)), y].mean()
-    return missed + lam * (log_loss + 0.5 * peers.RIDGE * (model.coef_**2).sum())
+    return missed + lam * (log_loss + 0.5 * ritchie.RIDGE * (model.coef_**2).sum())
 
 
 @RITCHIE
@@ -398,7 +424,7 @@ def test_likelihood_s_lambda_is_a_fixed_point(seed):
 
 def test_likelihood_without_a_maximum_ends_at_the_largest_lambda():
     X, y = WIDE  # three directions of so wide data predict the labels without error
-    assert LSPCA(3, "ml").fit(X, y).lam_ == peers.LARGEST_LAMBDA
+    assert LSPCA(3, "ml").fit(X, y).lam_ == ritchie.LARGEST_LAMBDA
 
 
 # ---------------------------------------------------------------- Centroid-Encoder

@@ -22,6 +22,7 @@ PAGES = [README, *sorted((ROOT / "docs").glob("*.md"))]
 # The libraries that a page imports: a page that is not here has no snippet to run.
 NEEDED = {
     "README": {"sklearn", "torch"},
+    "comparing": {"matplotlib", "sklearn"},
     "command": {"matplotlib", "pandas", "plotly", "sklearn"},
     "fitting": set(),
     "gpu": {"torch"},

@@ -10,7 +10,6 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks import datasets
 from benchmarks.paper import figures, protocol, report
 from benchmarks.timing import versions
 
@@ -74,7 +73,7 @@ def main(
     drawn = figures.draw_all(
         options.output,
         dict.fromkeys(found, True),
-        lambda name: datasets.load(name, options.data, download=False),
+        lambda name: protocol.load(name, options.data, download=False),
         results,
     )
     target = options.output / "report.md"

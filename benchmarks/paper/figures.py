@@ -21,7 +21,9 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 import slce_xp
 from benchmarks.datasets import DATA_SETS, split
-from benchmarks.paper.protocol import EXPERIMENTS, Results
+from benchmarks.paper import protocol
+from benchmarks.paper.curves import POINTS, SIMULATED
+from benchmarks.paper.protocol import Results
 from slce_xp import plot
 from slce_xp.plot._looks import COLOURS
 
@@ -246,16 +248,27 @@ def cost(load: Load, results: Results) -> Figure:
     return figure
 
 
-# ---------------------------------------------------------------- Experiment 3
+# ---------------------------------------------------------------- accuracies and curves
+
+# Of Experiment 3, those that the paper draws and a few more: all of them would be a thicket.
+LINES = {
+    "SLCE": (BLUE, "o", "-"),
+    "SLCE, separation": (RED, "s", "-"),
+    "LDA": (ORANGE, "D", "--"),
+    "PCA": (BLACK, "^", ":"),
+    "HSIC SPCA": (GREEN, "v", "-."),
+    "SupSVD": (PURPLE, "P", (0, (1, 2))),
+    "Centroid-Encoder": ("0.5", "X", (0, (5, 2, 1, 2))),
+}
 
 
 def accuracy_against_dimension(load: Load, results: Results) -> Figure | None:
     """Mean accuracy and its standard deviation in 5 to 20 dimensions, of the sets that are done."""
-    experiment = EXPERIMENTS[2]
+    experiment = protocol.EXPERIMENTS[2]
     found = {
         name: {
             method: values
-            for method in experiment.methods
+            for method in LINES
             if (values := [results.accuracies(3, name, method, p) for p in experiment.dimensions])
             and values[0].size
         }
@@ -264,20 +277,19 @@ def accuracy_against_dimension(load: Load, results: Results) -> Figure | None:
     found = {name: curves for name, curves in found.items() if curves}
     if not found:
         return None
-    colours = (BLUE, ORANGE, BLACK, GREEN, PURPLE, RED)
-    lines = ("-", "--", ":", "-.", (0, (1, 2)), (0, (5, 2, 1, 2)))
     figure, axes = plt.subplots(
         len(found), 1, figsize=(WIDTH, 0.6 + 1.7 * len(found)), sharex=True, squeeze=False
     )
     handles = {}
     for axis, (name, curves) in zip(axes[:, 0], found.items(), strict=True):
         for method, values in curves.items():
-            j = experiment.methods.index(method)
+            colour, marker, line = LINES[method]
+            aside = 0.2 * (list(LINES).index(method) - (len(LINES) - 1) / 2)
             handles[method] = axis.errorbar(
-                np.array(experiment.dimensions) + 0.18 * (j - 2.5),  # bars beside each other
+                np.array(experiment.dimensions) + aside,  # bars beside each other
                 [v.mean() for v in values], [v.std(ddof=min(1, v.size - 1)) for v in values],
-                color=colours[j], marker=MARKERS[j], linestyle=lines[j], capsize=1.5,
-                elinewidth=0.7, markersize=3.5,
+                color=colour, marker=marker, linestyle=line, capsize=1.5, elinewidth=0.7,
+                markersize=3.5,
             )  # fmt: skip
         axis.set(title=DATA_SETS[name].title, ylabel="5-NN accuracy (%)")
         axis.set_xticks(experiment.dimensions)
@@ -287,6 +299,34 @@ def accuracy_against_dimension(load: Load, results: Results) -> Figure | None:
     )
     height = legend.get_window_extent().height / figure.bbox.height
     figure.tight_layout(rect=(0, height, 1, 1))
+    return figure
+
+
+def simulated_curves(load: Load, results: Results) -> Figure:
+    """Some curves of each class, their class means and SFPCA's first two functions."""
+    from benchmarks.peers import SFPCA  # late, for it takes Torch with it
+
+    figure, axes = plt.subplots(2, len(SIMULATED), figsize=(WIDTH, 3.4), sharex=True, sharey="row")
+    for (above, below), data_set in zip(axes.T, SIMULATED.values(), strict=True):
+        X, y = data_set.parse()
+        for c, colour in enumerate((BLUE, ORANGE, GREEN, PURPLE)):
+            above.plot(POINTS, X[y == c][:2].T, color=colour, linewidth=0.4, alpha=0.5)
+            above.plot(POINTS, X[y == c].mean(axis=0), color=colour, label=f"class {c}")
+        above.set_title(data_set.title)
+        model = SFPCA(2).fit(X, y)
+        basis = np.linalg.pinv(model.basis_.smoother).T
+        for j, line in enumerate(("-", "--")):
+            below.plot(POINTS, basis @ model.coefficients_[j], color=BLACK, linestyle=line,
+                       label=f"function {j + 1}")  # fmt: skip
+        below.set(xlabel="t", title=f"θ = {model.theta_:g}, λ = {model.lam_:g}")
+    axes[0, 0].set_ylabel("curves, class means")
+    axes[1, 0].set_ylabel("SFPCA's functions")
+    handles = [
+        *axes[0, 0].get_legend_handles_labels()[0],
+        *axes[1, 0].get_legend_handles_labels()[0],
+    ]
+    figure.legend(handles=handles, loc="lower center", ncols=3, columnspacing=1)
+    figure.tight_layout(rect=(0, 0.11, 1, 1))
     return figure
 
 
@@ -334,6 +374,11 @@ def figures(
         "dimensions.png": (
             "Experiment 3: accuracy against the number of dimensions, mean and standard deviation.",
             (), accuracy_against_dimension,
+        ),
+        "curves.png": (
+            "Simulated curves: two of each class (thin) and class means, and the first two "
+            "functions of SFPCA.",
+            tuple(SIMULATED), simulated_curves,
         ),
         "embedding.png": (
             f"SLCE's embedding of {DATA_SETS[many].title}{instead}; filled: training, hollow: "

@@ -16,12 +16,17 @@ from slce_xp._backend.places import Array, place_of
 SUBSET_FROM = 400
 
 
-def cholesky(matrix: Array) -> Array:
-    """The lower factor of a positive definite matrix."""
-    if _is_large_for_numpy(matrix) and matrix.dtype == np.float32:
-        linalg = importlib.import_module("scipy.linalg")
-        return linalg.cholesky(matrix, lower=True, check_finite=False)
-    return place_of(matrix).xp.linalg.cholesky(matrix)
+def cholesky(matrix: Array) -> Array | None:
+    """The lower factor of a positive definite matrix; None, or NaN on a GPU, if it is not that."""
+    try:
+        if _is_large_for_numpy(matrix) and matrix.dtype == np.float32:
+            linalg = importlib.import_module("scipy.linalg")
+            return linalg.cholesky(matrix, lower=True, check_finite=False)
+        return place_of(matrix).xp.linalg.cholesky(matrix)
+    except Exception as error:
+        if not _is_linalg_error(error):
+            raise
+        return None
 
 
 def solve_upper(factor: Array, right: Array) -> Array:
@@ -63,11 +68,15 @@ def eigh(matrix: Array, solve: Callable[..., Any] | None = None) -> tuple[Array,
     try:
         values, vectors = solve(matrix)
     except Exception as error:
-        if not type(error).__name__.endswith("LinAlgError"):  # each library has its own
+        if not _is_linalg_error(error):
             raise
         values, vectors = solve(xp.flip(matrix))
         vectors = xp.flip(vectors, axis=0)
     return values, vectors
+
+
+def _is_linalg_error(error: Exception) -> bool:
+    return type(error).__name__.endswith("LinAlgError")  # each library has its own
 
 
 def largest_eigenpairs(matrix: Array, k: int) -> tuple[Array, Array]:

@@ -61,7 +61,8 @@ def working_dtype(x: Array) -> Any:
     xp, device = place_of(x)
     name = dtype_name(x.dtype)
     if name in ("float32", "float64"):
-        return x.dtype
+        # A Dask array may be of another byte order.
+        return x.dtype if getattr(x.dtype, "isnative", True) else x.dtype.newbyteorder("=")
     if name in ("float16", "bfloat16") or name.startswith("float8"):
         return xp.float32
     if name.startswith("float") or name == "longdouble":
@@ -69,6 +70,15 @@ def working_dtype(x: Array) -> Any:
     if xp.isdtype(x.dtype, ("bool", "integral")):
         return xp.__array_namespace_info__().default_dtypes(device=device)["real floating"]
     return None
+
+
+def is_floating(x: Array) -> bool:
+    """Whether an array of real numbers holds floats, also of dtypes that its library does not know.
+
+    NumPy holds bfloat16 by another package.
+    """
+    name = dtype_name(x.dtype)
+    return "float" in name or name == "longdouble"
 
 
 def longest_float(place: Place) -> Any:

@@ -178,6 +178,12 @@ class Sparse(Matrix):
         """With values times a number."""
         return Sparse(self._matrix * factor, self._transposed)
 
+    def squared(self) -> Sparse:
+        """With the squares of the values."""
+        matrix = self._matrix
+        squares = matrix.multiply(matrix) if has_csr(matrix) else matrix * matrix
+        return Sparse(squares, self._transposed)
+
     def gram(
         self, weights: Array | None, width: int, scale: float = 1.0, shift: Array | None = None
     ) -> Array:
@@ -221,11 +227,9 @@ class Sparse(Matrix):
 
     def row_squares(self) -> Array:
         """Squared length of each row, shape (n,)."""
-        matrix, (_, d) = self._matrix, self.shape
         xp, device = self.place
-        ones = xp.ones((d, 1), dtype=self.dtype, device=device)
-        squares = matrix.multiply(matrix) if has_csr(matrix) else matrix * matrix
-        return xp.reshape(squares @ ones, (-1,))
+        ones = xp.ones((1, self.shape[1]), dtype=self.dtype, device=device)
+        return xp.reshape(ones @ self.squared().T, (-1,))
 
     def parts(self) -> tuple[Array, Array, Array]:
         """Values, column indices and row pointers."""

@@ -15,16 +15,19 @@ import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from slce_xp.cli.commands import COMMANDS, all_changes
+from slce_xp.cli.commands import COMMANDS
+from slce_xp.cli.inputs import all_changes
 from slce_xp.cli.options import corrected, parse
 from slce_xp.cli.table import TableError
 
 # Options of the command by parameter of the library.
 OPTIONS = {
     "n_components": "--components", "max_memory": "--max-memory", "backend": "--backend",
+    "precision": "--precision",
     "device": "--device", "solver": "--solver", "n_samples": "--samples", "dtype": "--dtype",
     "n_features": "--features", "n_classes": "--classes", "machine_memory": "--machine-memory",
-    "precision": "--precision",
+    "components": "--components", "methods": "--methods", "cv": "--folds",
+    "time_limit": "--time-limit",
 }  # fmt: skip
 
 

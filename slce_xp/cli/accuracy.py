@@ -1,18 +1,17 @@
-"""Cross-validated accuracy of 5 nearest neighbours in the embeddings of SLCE and PCA."""
+"""Cross-validated accuracy of 5 nearest neighbours in the embeddings of SLCE, PCA and LDA."""
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
-import slce_xp
-from slce_xp import _backend
-from slce_xp.cli import columns
+from slce_xp._comparison.folds import Outcome, cross_validate, sizes_of, stratified
+from slce_xp._comparison.methods import METHODS, slce
 
-NEIGHBOURS = 5
+# Seconds, as predicted, from which on LDA is left out: the fit itself is what was asked for.
+LDA_TIME = 10.0
 
 
 class Accuracy(NamedTuple):
@@ -20,6 +19,7 @@ class Accuracy(NamedTuple):
 
     slce: float
     pca: float
+    lda: str  # with the number of components if there are fewer, or why there is none
     largest: float  # of always predicting the largest class
     folds: int
     why: str = ""  # there are fewer folds than requested
@@ -36,14 +36,14 @@ def cross_validated(
     report: Callable[[int, int], None] = lambda fold, folds: None,
     **how: Any,
 ) -> Accuracy | str:
-    """Accuracy of nearest neighbours in the embeddings of SLCE and PCA.
+    """Accuracy of nearest neighbours in the embeddings of SLCE, PCA and LDA.
 
     There are fewer folds if the smallest class has fewer samples. Missing values are filled with
     the means, and columns divided by the standard deviations, of the training samples of each fold.
     `report` is called before each fold, with its number and that of all. Further parameters are
     those of `slce_xp.fit`. Returns a reason if there is no accuracy.
     """
-    classes, counts = np.unique(y, return_counts=True)
+    classes, codes, counts = np.unique(y, return_inverse=True, return_counts=True)
     smallest, least = str(classes[counts.argmin()]), int(counts.min())
     if least < 2:
         return f"class {smallest!r} has only one sample"
@@ -51,44 +51,33 @@ def cross_validated(
     folds = min(folds, least)
     if n_components == 0:
         return "there are no components"
-    from sklearn.model_selection import StratifiedKFold  # takes a second to import
-
-    right = np.zeros(2)
-    splits = StratifiedKFold(folds, shuffle=True, random_state=0).split(np.zeros(len(y)), y)
-    for fold, (train, test) in enumerate(splits, 1):
-        report(fold, folds)
-        seen, unseen = X[train], X[test]
-        if impute or scale:
-            facts = columns.statistics(seen)
-            change = facts.mean if impute else None, columns.spread(facts.std) if scale else None
-            seen, unseen = (columns.prepared(part, *change) for part in (seen, unseen))
-        for i, embed in enumerate((_slce, _pca)):
-            embedded, others = embed(seen, y[train], unseen, n_components, how)
-            right[i] += _neighbours(embedded, y[train], others, y[test])
-    slce, pca = right / len(y)
-    return Accuracy(float(slce), float(pca), float(counts.max() / len(y)), folds, why)
-
-
-def _slce(seen: Any, y: np.ndarray, unseen: Any, k: int, how: dict[str, Any]) -> tuple[Any, Any]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the fit to all samples warns already
-        model = slce_xp.fit(seen, y, k, **how).to("numpy")
-    return model.transform(seen), model.transform(unseen)
+    splits = stratified(codes, folds, 0)
+    refusal = METHODS["lda"].refusal((1,), sizes_of(X, codes, splits), folds, LDA_TIME)
+    methods = {"SLCE": METHODS["slce"]._replace(fit=slce(**how)), "PCA": METHODS["pca"]}
+    found = cross_validate(
+        X,
+        codes,
+        splits,
+        methods if refusal else methods | {"LDA": METHODS["lda"]},
+        (n_components,),
+        impute=impute,
+        scale=scale,
+        report=lambda fold, name: report(fold + 1, folds) if name == "SLCE" else None,
+    )
+    for name in methods:
+        if not found[name].entries:
+            return f"{name} {found[name].note}"
+    lda = f"not run ({refusal})" if refusal else _in_words(found["LDA"], n_components)
+    largest = float(counts.max() / len(y))
+    return Accuracy(_share(found["SLCE"]), _share(found["PCA"]), lda, largest, folds, why)
 
 
-def _pca(seen: Any, y: np.ndarray, unseen: Any, k: int, how: dict[str, Any]) -> tuple[Any, Any]:
-    from sklearn.decomposition import PCA
-
-    most = min(seen.shape)
-    if _backend.is_sparse(seen):  # the solver for these finds at most all but one
-        pca = PCA(min(k, most - 1), svd_solver="arpack", random_state=0)
-    else:
-        pca = PCA(min(k, most), random_state=0)
-    return pca.fit_transform(seen), pca.transform(unseen)
+def _share(outcome: Outcome) -> float:
+    return float(outcome.entries[0].right[0].mean())
 
 
-def _neighbours(seen: Any, y: np.ndarray, unseen: Any, truth: np.ndarray) -> int:
-    from sklearn.neighbors import KNeighborsClassifier
-
-    found = KNeighborsClassifier(min(NEIGHBOURS, len(y))).fit(seen, y).predict(unseen)
-    return int((found == truth).sum())
+def _in_words(outcome: Outcome, n_components: int) -> str:
+    if not outcome.entries:
+        return outcome.note
+    fewer = outcome.entries[0].n_components
+    return f"{100 * _share(outcome):.1f} %" + f" in {fewer}" * (fewer < n_components)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from slce_xp import _backend
-from slce_xp.cli import columns
+from slce_xp._data import columns
 from slce_xp.cli.frames import class_labels, sample_names
 from slce_xp.cli.names import as_names, features, find, some
 from slce_xp.cli.table import (

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 import shlex
+from collections.abc import Collection
 
 import numpy as np
 
 import slce_xp
-from slce_xp.cli import columns
+from slce_xp._data import columns
 from slce_xp.cli.names import drop_values, some
 from slce_xp.cli.table import Table, TableError, note
 
@@ -34,12 +35,12 @@ def labelled(table: Table, arguments: argparse.Namespace) -> tuple[Table, str | 
     if arguments.unlabeled == "use":
         return table, "missing"
     if arguments.unlabeled is None or not table.in_memory:
-        remedies = "use them for the fit without a label: --unlabeled use"
-        if table.in_memory:
-            remedies = f"leave them out: --unlabeled drop, or {remedies}"
+        remedies = ["leave them out: --unlabeled drop"] * table.in_memory
+        if arguments.command == "fit":
+            remedies.append("use them for the fit without a label: --unlabeled use")
         raise TableError(
             f"{arguments.table}: {count} of {len(there)} rows have no label in {name!r} (it is "
-            f"empty, or NA, None, null and the like); {remedies}",
+            f"empty, or NA, None, null and the like); {', or '.join(remedies)}",
             {"--unlabeled": "drop" if table.in_memory else "use"},
         )
     return table.rows(there), None
@@ -121,20 +122,23 @@ def note_all(
     suspects = _row_numbers(table)
     _note_telling(facts, table, model, suspects)
     _note_dominant(table, model, arguments, suspects)
-    _note_units(facts, table, arguments, suspects)
+    note_units(facts, table, arguments, suspects)
     note_data(table, arguments)
     n, name = model.n_samples, arguments.label or arguments.labels
     if 2 * len(model.classes) > n:
         note(f"{name!r} has {len(model.classes)} classes of {n} samples; is it a label?")
 
 
-def _note_units(
-    facts: columns.Statistics | None, table: Table, arguments: argparse.Namespace, known: set[int]
+def note_units(
+    facts: columns.Statistics | None,
+    table: Table,
+    arguments: argparse.Namespace,
+    known: Collection[int] = (),
 ) -> None:
     """Warn of columns in different units: SLCE depends on distances, so large numbers dominate."""
     if facts is None or arguments.scale or not facts.std.any():
         return
-    if arguments.criterion == "separation":  # which has units of its own
+    if getattr(arguments, "criterion", "") == "separation":  # which has units of its own
         return
     std = facts.std
     varying = np.flatnonzero(std > 0)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import importlib.util
-import sys
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,19 +13,19 @@ import numpy as np
 
 import slce_xp
 from slce_xp import _parameters
+from slce_xp._data import columns
 from slce_xp._errors import pip_install
 from slce_xp._planning import profiles
-from slce_xp.cli import checks, columns, outputs
+from slce_xp.cli import checks, outputs
+from slce_xp.cli.comparing import compare
+from slce_xp.cli.inputs import read_table, read_to_fit
 from slce_xp.cli.names import some
-from slce_xp.cli.options import corrected, parse
 from slce_xp.cli.outputs import Outputs
-from slce_xp.cli.reading import read
-from slce_xp.cli.table import Changes, Chosen, Table, TableError, as_labels
+from slce_xp.cli.table import Table, TableError, as_labels
+from slce_xp.cli.watching import has_bar, report_fold, step
 
 MOST_SHOWN = 12  # classes, and components, that are printed
 LONG_FIT = 10**8  # entries of X from which on a progress bar is shown
-LARGE_TABLE = 10**8  # bytes from which on a table is not read again to find all that is wrong
-MOST_TRIES = 6
 
 
 def _fit(arguments: argparse.Namespace) -> None:
@@ -41,12 +39,12 @@ def _fit(arguments: argparse.Namespace) -> None:
         files.check(option, kinds)
     if arguments.backend or arguments.device:
         _parameters.named_place(arguments.backend or "numpy", arguments.device)  # before any work
-    _step(f"reading {arguments.table}")
-    table, unlabeled, facts = _read_to_fit(arguments)
+    step(f"reading {arguments.table}")
+    table, unlabeled, facts = read_to_fit(arguments)
     fill = facts.mean if facts is not None and facts.missing.any() else None
     scale = columns.spread(facts.std) if facts is not None and arguments.scale else None
     n, d = table.X.shape
-    _step(f"fitting {n} samples of {d} features")
+    step(f"fitting {n} samples of {d} features")
     names = ("backend", "device", "solver", "max_memory", "precision", "criterion")
     how = {name: getattr(arguments, name) for name in names}
     X = columns.prepared(table.X, fill, scale)
@@ -55,7 +53,7 @@ def _fit(arguments: argparse.Namespace) -> None:
         table.labels,
         arguments.components,
         unlabeled=unlabeled,
-        progress=n * d >= LONG_FIT and _is_watched() and bool(importlib.util.find_spec("tqdm")),
+        progress=n * d >= LONG_FIT and has_bar(),
         **how,
     ).to("numpy")
     Z = model.transform(X)
@@ -117,15 +115,15 @@ def _predict(arguments: argparse.Namespace) -> None:
 
 def _embedded(arguments: argparse.Namespace, model: slce_xp.Model) -> tuple[Table, Any, np.ndarray]:
     """Read the table that a model is applied to: it, its values and their embedding."""
-    _step(f"reading {arguments.table}")
-    table = _read(arguments, model.feature_names)
+    step(f"reading {arguments.table}")
+    table = read_table(arguments, model.feature_names)
     if table.X.shape[1] != model.n_features:
         raise TableError(
             f"{arguments.table} must have {model.n_features} columns, as many as the model's "
             f"features; it has {table.X.shape[1]}. Give it the columns of the fit, in their order"
         )
     fill = model.mean if arguments.impute else None
-    _step(f"embedding {table.X.shape[0]} samples")
+    step(f"embedding {table.X.shape[0]} samples")
     with np.errstate(invalid="ignore"):
         X = columns.prepared(table.X, fill)
         Z = model.transform(X)
@@ -156,7 +154,7 @@ def _plan(arguments: argparse.Namespace) -> None:
 
 
 def _calibrate(arguments: argparse.Namespace) -> None:
-    _step("measuring, for about half a minute")
+    step("measuring, for about half a minute")
     profile = slce_xp.calibrate(arguments.backend, arguments.device)
     print(profile)
     if profile in profiles.stored().values():
@@ -175,62 +173,6 @@ def _info(arguments: argparse.Namespace) -> None:
 
     for line in info.lines():
         print(line)
-
-
-# ---------------------------------------------------------------- the table
-
-
-def _read_to_fit(
-    arguments: argparse.Namespace,
-) -> tuple[Table, str | None, columns.Statistics | None]:
-    """Read a table that can be fitted: return it, the mark of unlabelled samples, statistics."""
-    table, unlabeled = checks.labelled(_read(arguments), arguments)
-    return table, unlabeled, checks.facts_of(table, arguments)
-
-
-def all_changes(words: list[str], changes: Changes) -> Changes:
-    """Return the changes that a call needs, those that an error proposes among them.
-
-    Tables are read with the changes until there is no other error; none are returned if there is
-    one without a remedy. A large table is not read again.
-    """
-    found = dict(changes)
-    for _ in range(MOST_TRIES):
-        arguments = parse(corrected(words, found))
-        too_large = arguments.table.is_file() and arguments.table.stat().st_size > LARGE_TABLE
-        if arguments.command != "fit" or too_large:
-            break
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                _read_to_fit(arguments)
-            break
-        except TableError as error:
-            if not error.changes:
-                return {}
-            dropped = [*(found.get("--drop") or ()), *(error.changes.get("--drop") or ())]
-            found |= error.changes | ({"--drop": dropped} if dropped else {})
-    return found
-
-
-def _read(arguments: argparse.Namespace, features: np.ndarray | None = None) -> Table:
-    chosen = Chosen(
-        label=arguments.label,
-        ids=arguments.id,
-        drop=tuple(getattr(arguments, "drop", ())),
-        only=tuple(getattr(arguments, "features", ())),
-        features=features,
-        data=arguments.data,
-        stream=arguments.stream,
-        labels=arguments.labels,
-        transpose=arguments.transpose,
-        header=not arguments.no_header,
-        missing=tuple(word.strip() for entry in arguments.missing for word in entry.split(",")),
-        decimal=arguments.decimal,
-        duplicates=arguments.duplicates,
-        unlabeled=getattr(arguments, "unlabeled", "use"),
-    )
-    return read(arguments.table, chosen)
 
 
 def _check_drawable(model: slce_xp.Model, arguments: argparse.Namespace) -> None:
@@ -311,7 +253,7 @@ def _print_accuracy(
             arguments.folds,
             impute=arguments.impute is not None,
             scale=arguments.scale,
-            report=_report_fold,
+            report=report_fold,
             **how,
         )
     if isinstance(found, str):
@@ -319,35 +261,18 @@ def _print_accuracy(
     else:
         print(
             f"  5-NN         {100 * found.slce:.1f} % right in {model.n_components} "
-            f"component{'s' * (model.n_components != 1)}, PCA {100 * found.pca:.1f} %, always the "
-            f"largest class {100 * found.largest:.1f} % ({found.folds}-fold cross-validation"
+            f"component{'s' * (model.n_components != 1)}, PCA {100 * found.pca:.1f} %, LDA "
+            f"{found.lda}, always the largest class {100 * found.largest:.1f} % "
+            f"({found.folds}-fold cross-validation"
             f"{found.why}{' of labelled samples alone' * (not table.is_labelled.all())})"
         )
-
-
-# ---------------------------------------------------------------- progress
-
-
-def _report_fold(fold: int, folds: int) -> None:
-    """Report the cross-validation, in one line that changes."""
-    text = f"cross-validating, fold {fold} of {folds} (--folds 0 leaves it out)"
-    _step(text, "\n" if fold == folds else "\r")
-
-
-def _step(text: str, end: str = "\n") -> None:
-    """Report a step on a terminal, and nothing to a log."""
-    if _is_watched():
-        print(f"{text} …", file=sys.stderr, end=end, flush=True)
-
-
-def _is_watched() -> bool:
-    return sys.stderr is not None and sys.stderr.isatty()
 
 
 COMMANDS: dict[str, Callable[[argparse.Namespace], None]] = {
     "fit": _fit,
     "transform": _transform,
     "predict": _predict,
+    "compare": compare,
     "inspect": _inspect,
     "plan": _plan,
     "calibrate": _calibrate,

@@ -19,6 +19,7 @@ import numpy as np
 
 import slce_xp
 from slce_xp import _files
+from slce_xp._comparison.table import as_columns
 from slce_xp.cli.sheets import KINDS
 from slce_xp.cli.table import Table, TableError, is_packed, kind_of, library
 
@@ -167,13 +168,38 @@ def write_plot(
         with _opened(path) as file:
             file.write(_page(figure, title).encode())
         return
-    import matplotlib
-    from matplotlib.figure import Figure
-
-    figure = Figure(layout="constrained")  # not pyplot's, which may need a screen
+    figure = _new_figure()
     ax = new_axes(len(components or ()), figure)
     plot.points(Z, table.labels, ax=ax, **style)
     make_room_for_legend(ax)
+    _save_figure(path, figure)
+
+
+def write_comparison(path: Path, found: slce_xp.Comparison) -> None:
+    """Write a row for each method, number of components and classifier."""
+    _write_table(path, as_columns(found))
+
+
+def write_comparison_plot(path: Path, found: slce_xp.Comparison) -> None:
+    """Plot the accuracies as an image."""
+    from slce_xp import plot
+    from slce_xp.plot._axes import new_row
+    from slce_xp.plot._comparison import height_of
+
+    figure = _new_figure()
+    plot.comparison(found, new_row(2, height_of(found), figure))
+    _save_figure(path, figure)
+
+
+def _new_figure() -> Any:
+    from matplotlib.figure import Figure
+
+    return Figure(layout="constrained")  # not pyplot's, which may need a screen
+
+
+def _save_figure(path: Path, figure: Any) -> None:
+    import matplotlib
+
     kind = kind_of(path)[1:]
     undated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind)
     with _opened(path) as file, matplotlib.rc_context({"svg.hashsalt": "slce-xp"}):
@@ -195,7 +221,7 @@ def _page(figure: Any, title: str) -> str:
     )
 
 
-def _write_table(path: Path, frame_columns: dict[str, np.ndarray]) -> None:
+def _write_table(path: Path, frame_columns: dict[str, Any]) -> None:
     frame = library("pandas", f"{path} needs").DataFrame(frame_columns, copy=False)
     with _opened(path) as file:
         if kind_of(path) == ".parquet":

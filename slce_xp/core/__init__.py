@@ -19,12 +19,14 @@ from slce_xp.core.moment_sums import class_moments
 from slce_xp.core.moments import Moments
 from slce_xp.core.separation import Separation, separating_components
 from slce_xp.core.solve import Eigenpairs, eigenpairs
+from slce_xp.core.stability import Stability, stability
 from slce_xp.core.sums import class_sums
 
 __all__ = [
     "Eigenpairs",
     "Moments",
     "Separation",
+    "Stability",
     "class_moments",
     "class_sums",
     "eigenpairs",
@@ -32,4 +34,5 @@ __all__ = [
     "largest_eigenpairs",
     "orthonormal_columns",
     "separating_components",
+    "stability",
 ]

@@ -20,6 +20,11 @@ ZERO_EPS = 32.0
 # Powers of two that eigenvalues can be multiplied by within the range of the dtype.
 MODERATE_EXPONENT = {"float32": 40, "float64": 600}
 
+NOT_FACTORED = (
+    "the array library could not factor the problem: its eigenvalues are not finite. "
+    "Use another solver=, float64 or backend='numpy'"
+)
+
 
 def add(total: Array | None, term: Array) -> Array:
     """A sum that starts at nothing and takes its terms in place: both belong to the caller."""
@@ -253,8 +258,5 @@ def read_finite(*arrays: Array) -> list[np.ndarray]:
     """
     found = read(*arrays)
     if not all(np.isfinite(part).all() for part in found):
-        raise np.linalg.LinAlgError(
-            "the array library could not factor the problem: its eigenvalues are not finite. "
-            "Use another solver=, float64 or backend='numpy'"
-        )
+        raise np.linalg.LinAlgError(NOT_FACTORED)
     return found

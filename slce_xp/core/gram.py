@@ -19,10 +19,10 @@ from slce_xp.core.solution import Request, Solution
 # Eigenvalues of T that the ridge adds no more of itself to are as good as Rayleigh quotients, which
 # cost another pass.
 TRUSTED_GROWTH = 16.0
-# Σ |s| w ‖z‖² with the sign of largest magnitude for all samples, relative to the sum itself.
-MOST_UNCOUNTED = 1e3
 # Negative eigenvalues of largest magnitude whose eigenvectors are separated from small ones.
 MOST_LARGEST = 32
+# The ridge with which G is factored if the first one does not suffice, relative to that.
+LARGER_RIDGE = 8.0
 # A vector a = Xᵀu is rounded relative to ‖X‖·‖u‖: if that exceeds this bound, it is refined.
 LONGEST = 32.0
 
@@ -30,31 +30,29 @@ LONGEST = 32.0
 def solve(operator: CentroidOperator, request: Request) -> Solution:
     r"""Leading eigenpairs of M by way of G = X Xᵀ.
 
-    With P averaging over classes and D = 2P − I, M = XᵀDX; samples without a label have −λ for
-    their 1 in I, and rows of X are times √w. For G = L·Lᵀ the n × n matrix T = LᵀDL has the
-    same non-zero eigenvalues, and T·w = μ·w gives M's eigenvector a = XᵀDL·w / μ, or XᵀL⁻ᵀw if μ
-    is small. Small eigenvalues are Rayleigh quotients of those vectors: what squaring the condition
-    number of X in G costs them is of second order.
+    With P averaging over classes and D = 2P − I, M = XᵀDX; samples without a label have −1 for
+    their 1 in I, and rows of X are times √w, or √(λw) without a label. For G = L·Lᵀ the n × n
+    matrix T = LᵀDL has the same non-zero eigenvalues, and T·w = μ·w gives M's eigenvector
+    a = XᵀDL·w / μ, or XᵀL⁻ᵀw if μ is small. Small eigenvalues are Rayleigh quotients of those
+    vectors: what squaring the condition number of X in G costs them is of second order.
     """
-    xp, device = operator.place
+    xp, _ = operator.place
     n, d, k = operator.n, operator.d, request.k
     gram = operator.take_gram()
     diagonal = xp.linalg.diagonal(gram)
-    trace, counted = map(float, read(xp.sum(diagonal), operator.signed_sum(diagonal)))
+    square = float(read(xp.sum(diagonal))[0])
     del diagonal  # it may be a view, which would keep all of G
-    square = trace * operator.largest_sign
-    # Samples without a label that hardly count must not be much larger than those that do.
-    is_balanced = square <= MOST_UNCOUNTED * counted
     # The factor of G is less exact than G: by n·eps, in the worst case.
     level = max(8.0, n / 16.0) * operator.zero_level(square)
     # G is singular, for centred rows sum to zero. A ridge below the level of rounding lets
     # it be factored.
-    ridge = 0.25 * operator.zero_level(trace)
-    ridges = xp.eye(n, dtype=gram.dtype, device=device)
-    ridges *= ridge
-    gram += ridges
-    del ridges  # each is as large as what follows
-    factor = _backend.cholesky(gram)
+    ridge = 0.25 * operator.zero_level(square)
+    factor = _factor(gram, ridge)
+    if factor is None:  # many samples that are alike are rounded alike, which adds up
+        ridge *= LARGER_RIDGE
+        factor = _factor(gram, (1.0 - 1.0 / LARGER_RIDGE) * ridge)
+    if factor is None:
+        raise np.linalg.LinAlgError(eigen.NOT_FACTORED)
     del gram
     matrix = gram_of(math.sqrt(2.0) * operator.class_sums(factor))
     matrix -= operator.signed_gram(factor)
@@ -78,7 +76,7 @@ def solve(operator: CentroidOperator, request: Request) -> Solution:
             if not trusted.all():
                 found = resolve(operator, found.vectors, square).or_known(known, trusted)
             if found.bounds()[0] == k:
-                if trace * float(np.max(growth / known)) <= LONGEST**2:
+                if square * float(np.max(growth / known)) <= LONGEST**2:
                     values = _backend.from_host(found.values, operator.place, values.dtype)
                     angle = angle_bound(0.0, level, float(known[-1]), below)
                     return Solution(values, found.vectors, (k, k), angle, below=below + level)
@@ -123,10 +121,12 @@ def solve(operator: CentroidOperator, request: Request) -> Solution:
     solid = spans[0].shape[1]  # others come from the ridge
     vectors = xp.concat(spans, axis=1)
     del spans
-    near = images.near_zero(slice(positive, n - negative), vectors)
+    unused = slice(n - negative + nearest, n - largest)
+    near = images.near_zero(slice(positive, n - negative), vectors, unused)
     vectors = eigen.orthonormal_columns(xp.concat([vectors, near], axis=1))
     eps = eigen.eps_of(values)
-    found = resolve(operator, vectors, square, gap=math.sqrt(eps) * square)
+    apart = float(np.abs(host[unused]).min(initial=square))
+    found = resolve(operator, vectors, square, gap=max(apart, math.sqrt(eps) * square))
     if positive:
         known, growth = read(*images.values_without(ridge, slice(0, positive)))
         found = found.or_known(known, growth <= TRUSTED_GROWTH)
@@ -137,13 +137,13 @@ def solve(operator: CentroidOperator, request: Request) -> Solution:
     if missing > 0:
         outside = _off_row_space(operator, factor @ factor.T, operator.draw(missing))
         null = xp.concat([null, outside], axis=1) if null.shape[1] else outside
-    found, converged = found.real(), is_balanced
+    found, converged = found.real(), True
     if found.values.size:
         count = min(k, found.values.size)
         refined = refine(operator, images.known, found.vectors[:, :count], square)
         # Fewer than T has: one of its vectors is too inexact.
         is_whole = int((found.values > 0.0).sum()) >= min(k, solid)
-        converged = refined.converged and is_balanced and is_whole
+        converged = refined.converged and is_whole
         if refined.converged:
             before = found.values[:count]
             found = found.replaced(read(refined.values)[0], refined.vectors)
@@ -211,18 +211,29 @@ class _Images:
         """Orthonormal columns spanning `vectors`."""
         return self._nothing() if part.start >= part.stop else self._span(self.vectors(part))[0]
 
-    def near_zero(self, part: slice, others: Array) -> Array:
-        """Orthonormal columns spanning XᵀL⁻ᵀw, orthogonal to others, shape (d, j)."""
+    def near_zero(self, part: slice, others: Array, unused: slice) -> Array:
+        """Orthonormal columns spanning XᵀL⁻ᵀw, orthogonal to others, shape (d, j).
+
+        The eigenvectors of `unused` eigenvalues, beyond rounding, are not among the others.
+        """
         if part.start >= part.stop:
             return self._nothing()
         xp, _ = self._operator.place
         rows = _backend.solve_upper(self._factor.T, self._weights[:, part]).T
-        vectors, found = self._operator.combine_rows(rows).T, [self._nothing()]
-        # What is shorter than the ridge lets it be is inexact by what is longer: that first.
-        for least in (0.25, 1.0):
-            span, vectors = self._span(vectors, xp.concat([others, *found], axis=1), least)
-            found.append(span)
-        return xp.concat(found, axis=1)
+        span, short = self._span(self._operator.combine_rows(rows).T, others)
+        # What is shorter than the ridge lets it be is inexact by what is longer: without that, it
+        # may be nothing.
+        if short.shape[1] and unused.start < unused.stop:
+            short = self._without(unused, short)
+        more, _ = self._span(short, xp.concat([others, span], axis=1), 1.0)
+        return xp.concat([span, more], axis=1)
+
+    def _without(self, part: slice, vectors: Array) -> Array:
+        """Columns without what they have of some eigenvectors, which are not formed."""
+        left, values = self._factor @ self._weights[:, part], self._values[part][:, None]
+        scores = self._operator.reflect(self._operator.project_rows(vectors.T).T)
+        inside = left @ (left.T @ scores / values / values)
+        return vectors - self._operator.combine_rows(self._operator.reflect(inside).T).T
 
     def _span(
         self, vectors: Array, others: Array | None = None, power: float = 0.25
@@ -250,6 +261,16 @@ class _Images:
     def _nothing(self) -> Array:
         xp, device = self._operator.place
         return xp.zeros((self._operator.d, 0), dtype=self._weights.dtype, device=device)
+
+
+def _factor(gram: Array, ridge: float) -> Array | None:
+    """The Cholesky factor of G with a ridge, which is added in place; None if there is none."""
+    xp, device = _backend.place_of(gram)
+    ridges = xp.eye(gram.shape[0], dtype=gram.dtype, device=device)
+    ridges *= ridge
+    gram += ridges
+    del ridges  # each is as large as what follows
+    return _backend.cholesky(gram)
 
 
 def _off_row_space(operator: CentroidOperator, gram: Array, vectors: Array) -> Array:

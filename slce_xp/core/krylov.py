@@ -119,6 +119,7 @@ def solve(operator: CentroidOperator, request: Request) -> Solution:
         if meter.is_forming_due:
             side.form()
             meter.add_forming()
+    operator.warn_if_far(ritz.largest)
     # What is within rounding of zero is not counted above a level.
     bounds = (count.low, count.high if count.proven else counter.most)
     rounding = ritz.rounding + side.rounding(ritz, wanted)
@@ -138,7 +139,7 @@ def solve(operator: CentroidOperator, request: Request) -> Solution:
         n_positive=found.bounds,
         angle_bound=angle,
         passes=meter.passes,
-        residuals=found.lengths / ritz.norm,
+        residuals=np.minimum(found.lengths / _least_norm(side, ritz, found.values), 2.0),
         history=tuple(history),
         converged=is_exact and is_proven,
         formed=meter.is_formed,
@@ -294,6 +295,13 @@ def _settled(
         below = max(float(pairs.values[low] + pairs.error[low]), 0.0)
     values, vectors = pairs.values[:low], pairs.vectors[:, :low]
     return _Found(values, vectors, beyond, (low, high), below, rounding)
+
+
+def _least_norm(side: Features | Samples, ritz: Ritz, values: np.ndarray) -> float:
+    """The norm of M less its rounding, so that residuals do not seem smaller than they are."""
+    growth = max(1.0, ritz.largest / ritz.norm) if isinstance(side, Samples) else 1.0
+    known = float(np.abs(values).max(initial=np.finfo(float).tiny))
+    return max(ritz.norm - growth * ritz.rounding, known)
 
 
 def _residual_lengths(operator: CentroidOperator, vectors: Array) -> np.ndarray:

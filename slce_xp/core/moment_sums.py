@@ -251,11 +251,11 @@ def _better_frame(frame: _Frame, moments: Moments, rows: Rows, groups: Groups) -
         shift = frame.shift * moments.scale
         raw = moments.weight * float(read(xp.sum(shift * shift))[0])
     if moments.second is not None or not moments.is_supervised:
-        _warn_if_far(rows, raw, scatter)
+        warn_if_far(rows, raw, scatter)
     return raw
 
 
-def _warn_if_far(rows: Rows, centring: float, scatter: float) -> None:
+def warn_if_far(rows: Rows, centring: float, scatter: float, stacklevel: int = 6) -> None:
     """Warn if centring, which subtracts as much from the squares of X, loses digits of a sparse X.
 
     Dense rows are shifted instead.
@@ -265,7 +265,7 @@ def _warn_if_far(rows: Rows, centring: float, scatter: float) -> None:
         warnings.warn(
             "X is sparse and its mean is much larger than its spread, so centring it loses digits "
             f"of {dtype}. Subtract a constant from columns with large means, or pass a dense X",
-            stacklevel=6,
+            stacklevel=stacklevel,
         )
 
 
@@ -330,7 +330,7 @@ def with_second(moments: Moments, rows: Rows, groups: Groups) -> Moments:
             return found
     found = _add_second(moments.about(moments.mean), rows, signed)
     if rows.is_sparse:
-        _warn_if_far(rows, moments.centring, float(read(found.square())[0]))
+        warn_if_far(rows, moments.centring, float(read(found.square())[0]))
     return found
 
 
@@ -379,7 +379,9 @@ class _BlockSums:
         """Numbers that are allocated per row, in addition to one-hot codes."""
         copies = (self.shift is not None) + (unlabeled is not None) + (signed is not None)
         # A scaled copy in one piece, if there is room, gives the same bits as X in other units.
-        copies += self.second and self.scale_first and not rows.has_room_for_copy
+        # Shifted rows are a copy already.
+        is_copied = rows.has_room_for_copy or (self.shift is not None and not rows.is_sparse)
+        copies += self.second and self.scale_first and not is_copied
         return rows.d * copies
 
     def of_columns(self, columns: slice) -> _BlockSums:
@@ -396,6 +398,10 @@ class _BlockSums:
     ) -> tuple[Array | None, Array | None, Array | None]:
         if self.shift is not None and not isinstance(rows, Sparse):
             rows = rows - self.shift
+            if self.scale_first:
+                rows *= self.scale
+                plain = replace(self, shift=None, scale=1.0, scale_first=False)
+                return plain(rows, codes, weights, signed, unlabeled)
         sums = total = square = None
         if self.height:
             sums = row_sums.sum_block(rows, codes, self.height, weights, self.scale)

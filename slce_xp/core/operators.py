@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Callable
 from functools import cached_property, partial
 from typing import Any
 
@@ -17,10 +18,10 @@ from slce_xp._backend import Array
 from slce_xp.core import eigen
 from slce_xp.core.eigen import gram_of
 from slce_xp.core.groups import Groups
-from slce_xp.core.moment_sums import with_second
+from slce_xp.core.moment_sums import warn_if_far, with_second
 from slce_xp.core.moments import Moments
-from slce_xp.core.rows import DenseRows, Rows
-from slce_xp.core.sums import one_hot, sum_rows_by_code
+from slce_xp.core.rows import DenseRows, Rows, columns_of
+from slce_xp.core.sums import ColumnSquares, one_hot, sum_rows_by_code
 
 
 class ScatterOperator:
@@ -79,6 +80,9 @@ class ScatterOperator:
             cross += moments.second
             self._scatter = cross
             self._square = moments.square(sign=moments.unlabeled_weight)
+            if not self.is_supervised:  # then centring may add more than there was
+                size = float(np.abs(moments.signs) @ moments.totals)
+                self._square = self._square + size * (offset @ offset)
             # As large as C, and not needed any more.
             self._moments = dataclasses.replace(self._moments, second=None)
         return self._scatter
@@ -191,7 +195,11 @@ class CentroidOperator(ScatterOperator):
         # √w; None for ones
         self._host_root = None if groups.weights is None else np.sqrt(groups.weights)
         self._root = rows.put(self._host_root)
-        self._signs = rows.put(groups.signs)
+        # In sample coordinates rows are also times √|s|, and signs are 1, −1 or 0: otherwise
+        # samples that hardly count could hide all others in G.
+        signs = groups.signs
+        self._signs = rows.put(None if signs is None else np.sign(signs))
+        self._balance = rows.put(None if signs is None else np.sqrt(np.abs(signs)))
         self.n = rows.n
         self.by_rows = rows.by_rows
         self.n_classes = groups.n_classes
@@ -203,12 +211,13 @@ class CentroidOperator(ScatterOperator):
         return with_second(self._moments, self._rows, self._groups)
 
     def gram(self) -> Array:
-        """G = X Xᵀ of the centred data, rows times √w, (n, n): formed once, then kept."""
+        """G = X Xᵀ of the centred data, rows times √(w·|s|), (n, n): formed once, then kept."""
         if self._gram is None:
             gram = self._rows.outer(self._moments.centred)
-            if self._root is not None:
-                gram *= self._root[:, None]
-                gram *= self._root
+            for factor in (self._root, self._balance):
+                if factor is not None:
+                    gram *= factor[:, None]
+                    gram *= factor
             self._gram = gram
         return self._gram
 
@@ -231,14 +240,17 @@ class CentroidOperator(ScatterOperator):
 
     def feature_squares(self) -> Array:
         """The diagonal of S_t, shape (d,): one pass over X."""
-        (total,) = self._rows.sum_rows(self._square_term, 2 * self.d)
-        return total
+        moments = self._moments
+        squares = ColumnSquares(moments.shift, moments.offset / moments.scale, moments.scale)
+        (total,) = self._rows.map_rows(squares, 2 * self.d, self._scale)
+        if self._rows.is_sparse:
+            total = total - self.centring_squares
+        return total[0, :]
 
-    def _square_term(self, block: slice, data: Array) -> tuple[Array]:
-        data = self._moments.centred(data)
-        data *= data
-        xp = _backend.namespace_of(data)
-        return (xp.sum(data, axis=0) if self._scale is None else self._scale[block] @ data,)
+    @property
+    def centring_squares(self) -> Array:
+        """What centring subtracts from the squares of each column as it is read, shape (d,)."""
+        return self._moments.weight * self._mean_left * self._mean_left
 
     def within_classes(self, values: Array) -> Array:
         """Values per sample minus their class means: (n, j) ↦ (n, j)."""
@@ -252,18 +264,8 @@ class CentroidOperator(ScatterOperator):
         return sums[: self.n_classes, :] / xp.sqrt(self.class_weights)[:, None]
 
     def signed_gram(self, values: Array) -> Array:
-        """VᵀSV with S the signs of samples: 1, or −λ without a label; (n, r) ↦ (r, r)."""
+        """VᵀSV with S the signs of samples: 1, or −1 without a label; (n, r) ↦ (r, r)."""
         return gram_of(values) if self._signs is None else values.T @ self._signed(values)
-
-    def signed_sum(self, values: Array) -> Array:
-        """Σ |s| v of one value per sample, shape ()."""
-        xp, _ = self.place
-        return xp.sum(values if self._signs is None else xp.abs(self._signs) * values)
-
-    @property
-    def largest_sign(self) -> float:
-        """The largest magnitude of the samples' signs: 1, or λ if that is more."""
-        return 1.0 if self.is_supervised else max(1.0, self._moments.unlabeled_weight)
 
     def reflect(self, values: Array) -> Array:
         """D·V with D = 2P − S, P the projector that averages over classes: (n, j) ↦ (n, j)."""
@@ -287,10 +289,19 @@ class CentroidOperator(ScatterOperator):
         """V·C, (b, d) ↦ (b, d): one pass over X, a sum over its row blocks, unless C is formed."""
         if self._scatter is not None:
             return rows @ self._scatter
-        mean = self._mean_left
-        term = partial(self._scatter_term, rows, (rows @ mean)[:, None])
-        total, sums = self._rows.sum_rows(term, rows.shape[0] + self._shifted_width)
-        total -= sums[:, None] * mean[None, :]
+        return self._scatter_of(partial(self._products, rows), rows @ self._mean_left)
+
+    def scatter_rows(self, positions: np.ndarray) -> Array:
+        """Rows of C at some positions, shape (m, d): one pass over X."""
+        index = _backend.from_host(positions, self.place)
+        centre = self.place.xp.take(self._mean_left, index)
+        return self._scatter_of(partial(self._picked, index, None), centre)
+
+    def _scatter_of(self, scores: Callable[[Array], Array], centre: Array) -> Array:
+        """V·C by scores V·Xᵀ, a function of shifted rows, and V·m, shape (b,)."""
+        term = partial(self._scatter_term, scores, centre[:, None])
+        total, sums = self._rows.sum_rows(term, centre.shape[0] + self._shifted_width)
+        total -= sums[:, None] * self._mean_left[None, :]
         return total
 
     def apply(self, rows: Array) -> Array:
@@ -302,7 +313,7 @@ class CentroidOperator(ScatterOperator):
 
         The former is exact to rounding relative to the latter, however much smaller than M it is.
         """
-        rows = vectors.T
+        rows = _backend.copied(vectors.T)  # contiguous: products of strided rows round differently
         term = partial(self._score_term, rows, (rows @ self._mean_left)[:, None])
         made = rows.shape[0] * (1 if self._scale is None else 3) + self._shifted_width
         signed, *absolute = self._rows.sum_rows(term, made)
@@ -322,11 +333,10 @@ class CentroidOperator(ScatterOperator):
         return signed, (scores * _backend.namespace_of(scores).abs(self._scale[block])) @ scores.T
 
     def _scatter_term(
-        self, rows: Array, centre: Array, block: slice, data: Array
+        self, scores_of: Callable[[Array], Array], centre: Array, block: slice, data: Array
     ) -> tuple[Array, Array]:
         data = self._moments.shifted(data)
-        # Short matrix first: a BLAS packs the long one, and this way only by rows.
-        scores = self._moments.times(rows, data.T)
+        scores = scores_of(data)
         scores -= centre
         if self._scale is not None:
             scores *= self._scale[block]
@@ -359,15 +369,36 @@ class CentroidOperator(ScatterOperator):
         """V·Xᵀ of the centred data, (b, d) ↦ (b, n)."""
         total = self._rows.join_rows(partial(self._scores, rows), self._shifted_width)
         total -= (rows @ self._mean_left)[:, None]
-        return self._rooted(total)
+        return self._balanced(self._rooted(total))
 
     def _scores(self, rows: Array, data: Array) -> Array:
-        return self._moments.times(rows, self._moments.shifted(data).T)
+        return self._products(rows, self._moments.shifted(data))
+
+    def _products(self, rows: Array, data: Array) -> Array:
+        # Short matrix first: a BLAS packs the long one, and this way only by rows.
+        return self._moments.times(rows, data.T)
+
+    def columns_at(self, positions: np.ndarray) -> Array:
+        """Some columns of the centred data, rows times √w, as the rows of an array: (m, n)."""
+        index = _backend.from_host(positions, self.place)
+        pick = partial(self._picked, index, self._moments.shift)
+        total = self._rows.join_rows(pick, len(positions))
+        total -= self.place.xp.take(self._mean_left, index)[:, None]
+        return self._rooted(total)
+
+    def _picked(self, index: Array, shift: Array | None, data: Array) -> Array:
+        """Some columns of a block of rows, minus a shift of dense rows and scaled, as rows."""
+        columns = columns_of(data, index)
+        if shift is not None and not self._rows.is_sparse:
+            columns -= self.place.xp.take(shift, index)[:, None]
+        if self._moments.scale != 1.0:
+            columns *= self._moments.scale
+        return columns
 
     def combine_rows(self, rows: Array) -> Array:
         """U·X of the centred data, (b, n) ↦ (b, d)."""
         # Centred weights make centred sums, and are the smaller thing to centre.
-        rows = self._rooted(self._without_mean(rows))
+        rows = self._rooted(self._without_mean(self._balanced(rows)))
         (total,) = self._rows.sum_rows(partial(self._sum_term, rows), self._shifted_width)
         return total
 
@@ -382,6 +413,11 @@ class CentroidOperator(ScatterOperator):
         share = (xp.sqrt(weights) / self._moments.weight)[:, None]
         return self._rooted(member / xp.sqrt(weights)[:, None] - share)
 
+    def warn_if_far(self, norm: float) -> None:
+        """Warn if products with C, of a given norm, lose digits of a sparse X by centring."""
+        # Scores are rounded relative to those of the mean, which is the root of what squares lose.
+        warn_if_far(self._rows, math.sqrt(self.centring), math.sqrt(norm), stacklevel=5)
+
     @cached_property
     def _mean_left(self) -> Array:
         return self._moments.mean_left(self._rows.is_sparse)
@@ -389,6 +425,10 @@ class CentroidOperator(ScatterOperator):
     def _rooted(self, rows: Array) -> Array:
         """Rows of values per sample times √w."""
         return rows if self._root is None else rows * self._root
+
+    def _balanced(self, rows: Array) -> Array:
+        """Rows of values per sample times √|s|."""
+        return rows if self._balance is None else rows * self._balance
 
     def _without_mean(self, rows: Array) -> Array:
         """Rows u of values per sample with Σ √w u = 0."""

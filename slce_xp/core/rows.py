@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from slce_xp import _backend, _errors
-from slce_xp._backend import Array, Place, Sparse, read
+from slce_xp._backend import Array, Matrix, Place, Sparse, read
 from slce_xp._progress import Progress
 from slce_xp.core.eigen import add, gram_of
 
@@ -460,6 +460,17 @@ def first_not_finite(rows: Array) -> tuple[int, int, float] | None:
     position = int(_backend.to_host(xp.argmax(xp.astype(xp.reshape(bad, (-1,)), xp.int8))))
     row, column = divmod(position, rows.shape[1])
     return row, column, float(_backend.to_host(rows[row, column]))
+
+
+def columns_of(rows: Array, index: Array) -> Array:
+    """Some columns of a block of rows, (n, d) ↦ (m, n), as the rows of a dense array: a copy."""
+    xp, device = _backend.place_of(index)
+    if not isinstance(rows, Matrix):
+        return xp.take(rows, index, axis=1).T
+    # Sparse and chunked matrices know no more than products.
+    every = xp.arange(rows.shape[1], device=device)
+    units = xp.astype(index[:, None] == every[None, :], rows.dtype)
+    return units @ rows.T  # type: ignore[attr-defined]  # both kinds have it
 
 
 def largest_magnitude(rows: Array) -> float:

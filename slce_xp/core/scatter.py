@@ -51,7 +51,9 @@ def solve(operator: ScatterOperator, request: Request) -> Solution:
         eps = float(np.finfo(_backend.dtype_name(operator.dtype)).eps)
         gap = max(level, min(math.sqrt(eps) * float(square), _reach(np.abs(host), level)))
     first, last = int((host > gap).sum()), int((host >= -gap).sum())
-    doubtful = resolve(operator, vectors[:, first:last], float(square), gap)
+    others = np.abs(np.concatenate([host[:first], host[last:]]))
+    apart = float(others.min(initial=float(square)))  # all others may be much larger than the gap
+    doubtful = resolve(operator, vectors[:, first:last], float(square), apart)
     found = doubtful.between(values, vectors, first, last)
     null, wanted = None, min(int(found.is_null.sum()), k - found.before_zero)
     if wanted > 0:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -334,3 +335,41 @@ def _traced_sums(x: Array, codes: Array, n_classes: int, weights: Any) -> Array:
         marks = xp.astype(labels[:, None] == codes[None, :], x.dtype)
         parts.append((marks if weights is None else marks * weights) @ x)
     return parts[0] if len(parts) == 1 else xp.concat(parts, axis=0)
+
+
+@dataclass(frozen=True)
+class ColumnSquares:
+    """Σ w z² of each column over a block of rows, shape (1, d); a worker may be sent it.
+
+    Attributes
+    ----------
+    shift : array, shape (d,), or None
+    offset : array, shape (d,)
+        The mean after the shift. Sparse rows are neither shifted nor centred.
+    scale : float
+        Factor of the rows: a power of two.
+    """
+
+    shift: Array | None
+    offset: Array
+    scale: float
+
+    def of_columns(self, columns: slice) -> ColumnSquares:
+        """The same for rows that have some of the columns only."""
+        shift = None if self.shift is None else self.shift[columns]
+        return replace(self, shift=shift, offset=self.offset[columns])
+
+    def __call__(self, rows: Array, weights: Array | None) -> tuple[Array]:
+        """Sum over a block of rows, with their weights."""
+        xp, device = _backend.place_of(rows)
+        if isinstance(rows, Sparse):
+            squares = (rows if self.scale == 1.0 else rows * self.scale).squared()
+            if weights is None:
+                weights = xp.ones(rows.shape[0], dtype=rows.dtype, device=device)
+            return (weights[None, :] @ squares,)
+        rows = (rows if self.shift is None else rows - self.shift) - self.offset
+        if self.scale != 1.0:
+            rows *= self.scale
+        rows *= rows
+        total = xp.sum(rows, axis=0) if weights is None else weights @ rows
+        return (total[None, :],)

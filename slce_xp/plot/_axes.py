@@ -47,6 +47,14 @@ def new_grid(count: int, shape: tuple[int, int] | None) -> np.ndarray:
     return axes[:count]
 
 
+def new_row(count: int, height: float, figure: Any = None) -> np.ndarray:
+    """Return axes next to each other in a figure, a new one by default."""
+    if figure is None:
+        figure = _pyplot().figure(layout="constrained")
+    figure.set_size_inches(4.5 * count, height)
+    return np.asarray(figure.subplots(1, count))
+
+
 def check_projection(ax: Axes, dimensions: int) -> None:
     """Raise ValueError for 2-D axes if three components are drawn, and vice versa."""
     if (ax.name == "3d") != (dimensions == 3):

@@ -82,7 +82,7 @@ class _Rows:
     def __init__(self, rows: Any, shape: tuple[int, int]) -> None:
         self._rows = rows
         self.shape = shape
-        self.dtype = _float_of(np.dtype(rows.dtype))
+        self.dtype = float_of(np.dtype(rows.dtype))
         if isinstance(getattr(rows, "chunks", None), tuple):
             self.chunks = rows.chunks
 
@@ -106,7 +106,7 @@ class _ChosenRows(_Rows):
         return self._rows[rows][:, self._columns]
 
 
-def _float_of(dtype: np.dtype) -> np.dtype:
+def float_of(dtype: np.dtype) -> np.dtype:
     """Return the dtype in which a fit computes such numbers."""
     return np.result_type(dtype, np.float32 if dtype.kind == "f" else np.float64)
 
@@ -115,7 +115,7 @@ def _ready(
     values: np.ndarray, columns: Any, fill: np.ndarray | None, scale: np.ndarray | None
 ) -> np.ndarray:
     """Impute and scale values of these columns, along the last axis."""
-    out: np.ndarray = values.astype(_float_of(values.dtype))  # a copy, always
+    out: np.ndarray = values.astype(float_of(values.dtype))  # a copy, always
     if fill is not None:
         np.copyto(out, fill[columns].astype(out.dtype), where=np.isnan(out))
     if scale is not None:

@@ -1,0 +1,242 @@
+"""`compare`: SLCE beside other methods, on the same folds."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from slce_xp import _backend, _parameters
+from slce_xp._comparison.folds import Split, cross_validate, stratified
+from slce_xp._comparison.methods import METHODS, Method
+from slce_xp._comparison.table import Comparison, make_scores
+from slce_xp._data import columns
+from slce_xp._data import matrix as _matrix
+from slce_xp._data.labels import Labels, as_labels
+from slce_xp._errors import invalid, naming, not_installed, wrong_type
+from slce_xp._progress import Steps
+from slce_xp.core.rows import open_array
+
+
+def compare(
+    X: Any,
+    y: Any,
+    components: Sequence[int] = (2, 3, 5),
+    *,
+    methods: Sequence[str] | None = None,
+    cv: Any = 5,
+    scale: bool = False,
+    impute: bool = False,
+    random_state: int = 0,
+    time_limit: float | None = 20.0,
+    progress: bool = False,
+) -> Comparison:
+    """Compare SLCE with other methods of dimensionality reduction by cross-validation.
+
+    All methods are fitted to the same folds. Held-out samples are classified in each embedding by
+    their 5 nearest neighbours and by the nearest class mean. Differences to the best are paired,
+    sample by sample, and none within two standard errors is called a win. Needs scikit-learn.
+
+    Parameters
+    ----------
+    X : NumPy array, SciPy sparse matrix, list of rows or data frame of numbers, shape (n, d)
+        In memory, on the host. Sparse matrices stay sparse.
+    y : array, list, Series or Categorical, shape (n,)
+        Class labels, as in `slce_xp.fit`.
+    components : sequence of int
+        Numbers of components. A method that cannot have so many is run with the most it can have,
+        and the table says why.
+    methods : sequence of str, optional
+        Any of "pca", "lda", "shrinkage-lda" (scikit-learn's with ``solver="eigen"`` and
+        ``shrinkage="auto"``), "slce", "separation" (SLCE with ``criterion="separation"``), "nca"
+        and "all" (all features, no reduction). All of them by default.
+    cv : int, splitter or iterable of (train, test)
+        The number of stratified folds, or folds as scikit-learn has them. There are fewer than this
+        number if the smallest class has fewer samples.
+    scale, impute : bool
+        Whether to divide columns by their standard deviations, and to fill missing values with
+        means; both are computed from the training samples of each fold.
+    random_state : int
+        Seed of the folds and of the methods.
+    time_limit : float, optional
+        Seconds for each method, all folds together. A method that would need more, as predicted
+        from the sizes or from the first folds, is not run, and the table says so. A fit is not
+        interrupted, except by NCA. None: no limit.
+    progress : bool
+        Whether to show a progress bar (needs tqdm).
+
+    Returns
+    -------
+    Comparison
+        Frozen; printing it shows a table.
+
+    Raises
+    ------
+    ValueError, TypeError
+        As in `slce_xp.fit`; also if a class has one sample only.
+
+    See Also
+    --------
+    slce_xp.plot.comparison : Plot the result.
+
+    Notes
+    -----
+    The standard error is the larger of that over samples and that over folds, the latter with the
+    correction of Nadeau and Bengio (2003) for overlapping training sets.
+
+    Examples
+    --------
+    >>> import slce_xp
+    >>> from sklearn.datasets import load_wine
+    >>> X, y = load_wine(return_X_y=True)
+    >>> found = slce_xp.compare(X, y, (2,), methods=("pca", "lda", "slce"), scale=True)
+    >>> for score in found.scores[::2]:
+    ...     print(f"{score.method}: {score.accuracy:.3f} ± {score.error:.3f}")
+    PCA: 0.966 ± 0.014
+    LDA: 0.989 ± 0.010
+    SLCE: 0.978 ± 0.011
+    >>> print(found.winner())  # nothing is ahead by more than the noise
+    None
+    """
+    if importlib.util.find_spec("sklearn") is None:
+        error = ImportError("No module named 'sklearn'")
+        raise not_installed("slce_xp.compare", "scikit-learn", error, "scikit-learn")
+    matrix = _as_host_matrix(X)
+    n, d = matrix.shape
+    labels = as_labels(y, n)
+    counts = _as_counts(components, d)
+    chosen = _as_methods(methods)
+    seed = _parameters.as_seed(random_state)
+    limit = _as_time_limit(time_limit)
+    splits, fewer = _as_splits(cv, labels, seed)
+    _check_finite(matrix, impute)
+    bar = Steps(len(splits) * len(chosen)) if progress else None
+    with contextlib.closing(bar) if bar else contextlib.nullcontext():
+        outcomes = cross_validate(
+            matrix,
+            labels.codes,
+            splits,
+            chosen,
+            counts,
+            scale=scale,
+            impute=impute,
+            seed=seed,
+            time_limit=limit,
+            report=lambda _, name: bar.begin(name) if bar else None,
+        )
+        if bar:
+            bar.done()
+    prepared = ", ".join(["missing values filled"] * impute + ["columns scaled"] * scale)
+    return Comparison(
+        methods=tuple(outcomes),
+        scores=make_scores(outcomes, splits),
+        notes={name: outcome.note for name, outcome in outcomes.items() if outcome.note},
+        n_samples=n,
+        n_features=d,
+        n_classes=len(labels.classes),
+        n_folds=len(splits),
+        largest=float(labels.counts.max() / labels.counts.sum()),
+        preparation=fewer + f" ({prepared} in each fold)" * bool(prepared),
+    )
+
+
+def _as_host_matrix(X: Any) -> Any:
+    """Return X as a NumPy array or a SciPy matrix of compressed rows."""
+    matrix = _matrix.as_values(X)
+    _matrix.check_sizes(matrix)
+    if type(matrix) is np.ndarray:
+        return matrix
+    if _backend.is_sparse(X) and _backend.backend_name(_backend.place_of(matrix).xp) == "numpy":
+        return X.tocsr()
+    kind = type(X).__name__
+    raise wrong_type(
+        "X",
+        "X must be a NumPy array, a SciPy sparse matrix or a data frame in memory, for the methods "
+        f"of scikit-learn; got {kind}. Convert it first, for example numpy.asarray(X)",
+    )
+
+
+def _check_finite(matrix: Any, impute: bool) -> None:
+    """Raise the error of a fit for NaN and infinity; NaN may be there to be filled."""
+    if not impute:
+        wrapped = _backend.Sparse(matrix) if _backend.is_sparse(matrix) else matrix
+        open_array(wrapped).raise_if_not_finite()
+        return
+    facts = columns.statistics(matrix)
+    for wrong, what, remedy in (
+        (~np.isfinite(facts.std), "infinity or a number too large to be squared", "Correct it"),
+        (facts.missing == matrix.shape[0], "no value at all", "Leave it out"),
+    ):
+        if wrong.any():
+            column = int(np.argmax(wrong))
+            raise invalid(
+                "X", f"X must hold numbers in each column; column {column} has {what}. {remedy}"
+            )
+
+
+def _as_counts(components: Any, d: int) -> tuple[int, ...]:
+    if isinstance(components, (int, np.integer)):
+        components = (components,)
+    rule = "components must be integers of at least 1, such as (2, 3, 5)"
+    try:
+        given = list(components)
+    except TypeError:
+        raise wrong_type("components", f"{rule}; got {components!r}") from None
+    if not given or isinstance(components, str):
+        raise invalid("components", f"{rule}; got {components!r}")
+    try:
+        return tuple(sorted({_parameters.as_count(k, "components", 1) for k in given}))
+    except (TypeError, ValueError) as error:
+        raise naming("components", type(error)(f"{rule}; got {components!r}")) from None
+
+
+def _as_methods(methods: Iterable[str] | None) -> dict[str, Method]:
+    names = list(METHODS) if methods is None else methods
+    names = [names] if isinstance(names, str) else list(names)
+    strange = [name for name in names if name not in METHODS]
+    if strange or not names:
+        valid = ", ".join(map(repr, METHODS))
+        got = repr(strange[0]) if strange else "none"
+        raise invalid("methods", f"methods must be some of {valid}; got {got}")
+    return {METHODS[name].name: METHODS[name] for name in names}
+
+
+def _as_time_limit(value: Any) -> float | None:
+    if value is None:
+        return None
+    rule = "time_limit must be a positive number of seconds or None"
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.number)):
+        raise wrong_type("time_limit", f"{rule}; got {value!r}")
+    if not value > 0:
+        raise invalid("time_limit", f"{rule}; got {value!r}")
+    return float(value)
+
+
+def _as_splits(cv: Any, labels: Labels, seed: int) -> tuple[list[Split], str]:
+    """Return the folds, and why they are fewer than asked for."""
+    y = labels.codes
+    if isinstance(cv, (int, np.integer, float, str)) or cv is None:
+        folds = _parameters.as_count(cv, "cv", 2)
+        least = int(labels.counts.min())
+        smallest = labels.classes[labels.counts.argmin()]
+        if least < 2:
+            raise invalid(
+                "y",
+                f"y must hold at least two samples of each class to be cross-validated; class "
+                f"{str(smallest)!r} has one. Leave it out, or join it with another",
+            )
+        fewer = f", as class {str(smallest)!r} has {least} samples" if least < folds else ""
+        return stratified(y, min(folds, least), seed), fewer
+    from sklearn.model_selection import check_cv
+
+    try:
+        splits = list(check_cv(cv, y, classifier=True).split(np.zeros(len(y)), y))
+    except (TypeError, ValueError) as error:
+        raise naming("cv", error) from None
+    for train, test in splits:
+        if not len(test) or len(np.unique(y[train])) < 2:
+            raise invalid("cv", "cv must give folds with test samples and two classes to train on")
+    return splits, ""

@@ -1,0 +1,224 @@
+"""Cross-validation of several methods on the same folds."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from slce_xp import _backend
+from slce_xp._comparison.methods import ALL_FEATURES, Method, OutOfTimeError, Sizes, Task, in_words
+from slce_xp._data import columns
+
+NEIGHBOURS = 5
+Split = tuple[np.ndarray, np.ndarray]
+
+
+class Entry(NamedTuple):
+    """How well the samples of all folds were classified in one embedding.
+
+    Attributes
+    ----------
+    n_components : int
+    right : numpy.ndarray of bool, shape (classifiers, held-out samples)
+        In the order of the folds.
+    seconds : float
+        Median over the folds of the time of a fit.
+    """
+
+    n_components: int
+    right: np.ndarray
+    seconds: float
+
+
+class Outcome(NamedTuple):
+    """The entries of a method, and why there are not more."""
+
+    entries: tuple[Entry, ...] = ()
+    note: str = ""
+
+
+def stratified(y: np.ndarray, folds: int, seed: int) -> list[Split]:
+    """Return training and test samples of each fold, with about equal shares of all classes."""
+    from sklearn.model_selection import StratifiedKFold
+
+    splitter = StratifiedKFold(folds, shuffle=True, random_state=seed)
+    return list(splitter.split(np.zeros(len(y)), y))
+
+
+def sizes_of(X: Any, y: np.ndarray, splits: Sequence[Split]) -> Sizes:
+    """Return the sizes of the smallest training set, so that all folds have the same components."""
+    n = min(len(train) for train, _ in splits)
+    n_classes = min(len(np.unique(y[train])) for train, _ in splits)
+    return Sizes(n, X.shape[0] - n, X.shape[1], n_classes, bool(_backend.is_sparse(X)))
+
+
+def cross_validate(
+    X: Any,
+    y: np.ndarray,
+    splits: Sequence[Split],
+    methods: Mapping[str, Method],
+    components: tuple[int, ...],
+    *,
+    scale: bool = False,
+    impute: bool = False,
+    seed: int = 0,
+    time_limit: float | None = None,
+    report: Callable[[int, str], None] = lambda fold, name: None,
+) -> dict[str, Outcome]:
+    """Classify the held-out samples of each fold in the embedding of each method.
+
+    Parameters
+    ----------
+    X : numpy.ndarray or matrix of compressed rows, shape (n, d)
+    y : numpy.ndarray of int, shape (n,)
+    splits : sequence of (train, test)
+    methods : mapping of names to methods
+    components : tuple of int
+        Reduced, for each method, to what it can have.
+    scale, impute : bool
+        Whether to divide columns by their standard deviations, and to fill missing values with the
+        means, of the training samples.
+    time_limit : float, optional
+        Seconds for each method in all folds. A method that is predicted to need more does not
+        start; one that does not finish has no entries.
+    report : callable
+        Called before each method of each fold, with the number of the fold and the name.
+    """
+    # Imported before anything is timed: it takes seconds.
+    from sklearn import decomposition, discriminant_analysis, neighbors  # noqa: F401
+
+    sizes = sizes_of(X, y, splits)
+    runs = {
+        name: _Run(method, sizes, len(splits), components, seed, time_limit)
+        for name, method in methods.items()
+    }
+    for fold, (train, test) in enumerate(splits):
+        parts = _prepared(X[train], X[test], scale, impute)
+        for name, run in runs.items():
+            report(fold, name)
+            run.add_fold(fold, parts, y[train], y[test])
+    return {name: run.outcome() for name, run in runs.items()}
+
+
+def _prepared(seen: Any, unseen: Any, scale: bool, impute: bool) -> tuple[Any, Any]:
+    if not (scale or impute):
+        dtype = columns.float_of(seen.dtype)
+        return seen.astype(dtype, copy=False), unseen.astype(dtype, copy=False)
+    facts = columns.statistics(seen)
+    change = facts.mean if impute else None, columns.spread(facts.std) if scale else None
+    return columns.prepared(seen, *change), columns.prepared(unseen, *change)
+
+
+class _Run:
+    """A method on its way through the folds."""
+
+    def __init__(
+        self,
+        method: Method,
+        sizes: Sizes,
+        folds: int,
+        components: tuple[int, ...],
+        seed: int,
+        time_limit: float | None,
+    ) -> None:
+        self._method, self._folds, self._seed, self._limit = method, folds, seed, time_limit
+        if method.name == ALL_FEATURES:
+            components = (sizes.d,)
+        self._counts, self._note = method.counts(components, sizes)
+        refusal = method.refusal(self._counts, sizes, self._folds, time_limit)
+        self._stop = f"not run: {refusal}" if refusal else ""
+        self._right: dict[int, list[np.ndarray]] = {k: [] for k in self._counts}
+        self._seconds: dict[int, list[float]] = {k: [] for k in self._counts}
+        self._spent = 0.0
+
+    def add_fold(self, fold: int, parts: tuple[Any, Any], y: np.ndarray, truth: np.ndarray) -> None:
+        """Fit and classify one fold, unless the method was stopped."""
+        if self._stop:
+            return
+        start = time.perf_counter()
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of a fit to a part of the samples
+                self._classify(parts, y, truth, start)
+        except OutOfTimeError:
+            self._stop = self._out_of_time(fold)
+        except MemoryError:
+            self._stop = "stopped: it needs more memory than there is"
+        except (ValueError, np.linalg.LinAlgError) as error:
+            if hasattr(error, "parameter"):  # of slce_xp: of the data, whatever the method
+                raise
+            self._stop = f"failed: {' '.join(str(error).split())}"
+        self._spent += time.perf_counter() - start
+        is_last = fold + 1 == self._folds
+        if not (self._stop or is_last or self._limit is None):
+            # The first folds may be slow by chance, so that their pace is not held against a method
+            # unless it is twice too slow.
+            pace = self._spent * self._folds / (fold + 1)
+            if self._spent > self._limit or pace > 2 * self._limit:
+                self._stop = self._out_of_time(fold + 1)
+
+    def _out_of_time(self, folds: int) -> str:
+        limit = in_words(self._limit or 0.0)
+        return f"stopped after {folds} of {self._folds} folds; the time limit is {limit}"
+
+    def _classify(
+        self, parts: tuple[Any, Any], y: np.ndarray, truth: np.ndarray, start: float
+    ) -> None:
+        deadline = np.inf if self._limit is None else start + self._limit - self._spent
+        for most, counts in self._method.fits(self._counts).items():
+            before = time.perf_counter()
+            fitted = self._method.fit(parts[0], y, Task(most, self._seed, deadline))
+            seconds = time.perf_counter() - before
+            seen, unseen = (fitted.transform(part) for part in parts)
+            for k in counts:
+                self._seconds[k].append(seconds)
+                self._right[k].append(
+                    np.stack(
+                        [
+                            classify(seen[:, :k], y, unseen[:, :k]) == truth
+                            for classify in CLASSIFIERS.values()
+                        ]
+                    )
+                )
+
+    def outcome(self) -> Outcome:
+        """Return what all folds gave."""
+        if self._stop:
+            return Outcome(note=self._stop)
+        entries = tuple(
+            Entry(k, np.concatenate(right, axis=1), self._time(k))
+            for k, right in self._right.items()
+        )
+        return Outcome(entries, self._note)
+
+    def _time(self, k: int) -> float:
+        return np.nan if self._method.name == ALL_FEATURES else float(np.median(self._seconds[k]))
+
+
+# ---------------------------------------------------------------- classifiers
+
+
+def _nearest_neighbours(seen: Any, y: np.ndarray, unseen: Any) -> np.ndarray:
+    from sklearn.neighbors import KNeighborsClassifier
+
+    found = KNeighborsClassifier(min(NEIGHBOURS, len(y))).fit(seen, y).predict(unseen)
+    return np.asarray(found)
+
+
+def _nearest_centroid(seen: Any, y: np.ndarray, unseen: Any) -> np.ndarray:
+    """Classify by the nearest class mean; scikit-learn's would make a sparse X dense."""
+    classes, codes, counts = np.unique(y, return_inverse=True, return_counts=True)
+    members = np.equal.outer(np.arange(len(classes)), codes) / counts[:, None]
+    centroids = members @ seen
+    # About the mean of all samples: |x − c|² loses digits far from the origin.
+    mean = counts @ centroids / len(y)
+    centroids = centroids - mean
+    half = (centroids * (centroids / 2 + mean)).sum(axis=1)
+    return np.asarray(classes[np.argmax(unseen @ centroids.T - half, axis=1)])
+
+
+CLASSIFIERS = {"5-NN": _nearest_neighbours, "nearest centroid": _nearest_centroid}
