@@ -10,6 +10,7 @@ from slce_xp.core import mixed
 from slce_xp.core.operators import CentroidOperator
 
 BACKENDS = ["numpy", "strict-device1", "torch", "torch-device", "jax"]
+BACKENDS += [pytest.param(label, marks=pytest.mark.gpu) for label in ("cupy", "dpnp")]
 TOL = 1e-6
 
 

@@ -291,7 +291,7 @@ def test_a_stray_conversion_shows(xp, monkeypatch, solver):
 
 @pytest.mark.slow
 def test_4_gb_through_a_device_of_256_mb_in_one_reading(tmp_path):
-    """Rows of the first class are zero, holes of a sparse file; in memory they are one of weight."""
+    """Rows of the first class are zero: holes of the file, and one weighted row in memory."""
     counting_device = pytest.importorskip("counting_device")
     n, d, n_classes, filled = 500_000, 2_000, 20, 4_000
     rng = np.random.default_rng(0)
