@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
 from sklearn.exceptions import DataConversionWarning, NotFittedError
-from sklearn.utils import check_array, check_random_state
+from sklearn.metrics import accuracy_score
+from sklearn.utils import ClassifierTags, check_array, check_random_state
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from slce_xp import _backend, _fit, _parameters
@@ -45,6 +47,9 @@ class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  #
     Fitted attributes and embeddings are in the library and on the device of X, whether or not
     scikit-learn's `array_api_dispatch` is set. See `slce_xp.fit`, which does the computation, for
     the method and for details of the parameters.
+
+    With ``criterion="separation"`` it is a classifier for scikit-learn, too: cross-validation is
+    stratified and scores are accuracies. `predict` exists for both criteria.
 
     Parameters
     ----------
@@ -128,9 +133,9 @@ class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  #
     - There is no `whiten`: components are orthonormal directions, in which distances are those of
       X; add a StandardScaler behind it.
     - There is no `get_covariance`: SLCE is not a model of densities.
-    - There are no `priors`: `class_weight` weights the classes.
-    - There is no `predict`: add a classifier behind it, such as NearestCentroid, or use
-      ``model_.predict``.
+    - There are no `priors`: `class_weight` weights the classes. It changes the probabilities of
+      ``criterion="separation"``; the nearest centroid, by which ``criterion="centroid"`` predicts,
+      has none.
 
     Examples
     --------
@@ -332,6 +337,11 @@ class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  #
 
     def __getattr__(self, name: str) -> Any:
         # Called for missing attributes: solve the batches when one of a fit is first used.
+        if name == "predict_proba":
+            raise AttributeError(
+                "predict_proba needs criterion='separation', which has a metric of the spread "
+                f"within classes; this SLCE has {self.criterion!r}. Fit with that criterion"
+            )
         statistics = self.__dict__.get("statistics_")
         if statistics is None or name not in (*_FITTED, "model_", "n_iter_"):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
@@ -399,9 +409,7 @@ class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  #
         array([[0.],
                [1.]])
         """
-        check_is_fitted(self)
-        X = checked(self, X, reset=False, ensure_all_finite=True)
-        self._check_same_place(X, "transform")
+        X = self._given(X, "transform")
         return self.model_.transform(X)
 
     def inverse_transform(self, X: Any) -> Array:
@@ -437,6 +445,98 @@ class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  #
                 f"{tuple(X.shape)}. Pass the output of transform()",
             )
         return self.model_.inverse_transform(X)
+
+    # ------------------------------------------------------------ classes
+
+    def predict(self, X: Any) -> Array:
+        """Classify samples: the most probable class, or that of the nearest centroid.
+
+        For ``criterion="centroid"``, distances are those in the embedding.
+
+        Parameters
+        ----------
+        X : array, sparse matrix, list of rows or data frame, shape (n, d)
+            In the library and on the device of the fit.
+
+        Returns
+        -------
+        array, shape (n,)
+            Labels, of `classes_`. Numbers are in the library and on the device of X, text and dates
+            on the host.
+
+        Examples
+        --------
+        >>> from slce_xp import SLCE
+        >>> slce = SLCE().fit([[0.0], [1.0], [5.0], [6.0]], ["low", "low", "high", "high"])
+        >>> slce.predict([[0.7], [4.0]]).tolist()
+        ['low', 'high']
+        """
+        X = self._given(X, "predict")
+        predicted = self.model_.predict(X)
+        if predicted.dtype.kind not in "biuf" or not _backend.is_array(X):
+            return predicted
+        moved = _backend.from_host(predicted, _backend.place_of(X))
+        # JAX has no 64-bit numbers by default: labels that it would change stay on the host.
+        return moved if np.array_equal(_backend.to_host(moved), predicted) else predicted
+
+    @available_if(lambda estimator: estimator.criterion == "separation")  # type: ignore[untyped-decorator]
+    def predict_proba(self, X: Any) -> Array:
+        """The probability of each class, for ``criterion="separation"``.
+
+        Parameters
+        ----------
+        X : array, sparse matrix, list of rows or data frame, shape (n, d)
+            In the library and on the device of the fit.
+
+        Returns
+        -------
+        array, shape (n, K)
+            Columns are those of `classes_`; in the library and on the device of X.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from slce_xp import SLCE
+        >>> X, y = load_iris(return_X_y=True)
+        >>> SLCE(criterion="separation").fit(X, y).predict_proba(X[:1]).round(3)
+        array([[1., 0., 0.]])
+        """
+        X = self._given(X, "predict_proba")
+        return self.model_.predict_proba(X)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """The share of samples that `predict` classifies rightly.
+
+        Parameters
+        ----------
+        X : array, sparse matrix, list of rows or data frame, shape (n, d)
+        y : array, list or Series, shape (n,)
+            The true labels.
+        sample_weight : array, shape (n,), optional
+            The weight of each sample.
+
+        Returns
+        -------
+        float
+
+        Examples
+        --------
+        >>> from slce_xp import SLCE
+        >>> X, y = [[0.0], [1.0], [5.0], [6.0]], ["low", "low", "high", "high"]
+        >>> SLCE().fit(X, y).score([[2.0], [2.5], [3.5]], ["low", "high", "high"])
+        0.6666666666666666
+        """
+        y, predicted, sample_weight = (
+            _backend.to_host(values) if _backend.is_array(values) else values
+            for values in (one_column(y), self.predict(X), sample_weight)
+        )
+        return float(accuracy_score(y, predicted, sample_weight=sample_weight))
+
+    def _given(self, X: Any, method: str) -> Any:
+        check_is_fitted(self)
+        X = checked(self, X, reset=False, ensure_all_finite=True)
+        self._check_same_place(X, method)
+        return X
 
     def _check_same_place(self, X: Any, method: str) -> None:
         if not _backend.is_array(X):
@@ -515,6 +615,9 @@ class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  #
         tags.input_tags.sparse = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         tags.array_api_support = True
+        if self.criterion == "separation":  # the nearest centroid has no use for class weights
+            tags.estimator_type = "classifier"
+            tags.classifier_tags = ClassifierTags()
         return tags
 
 

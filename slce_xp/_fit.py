@@ -143,8 +143,10 @@ def fit(
         and the d × d or the n × n matrix must fit into memory; units of features do not matter.
     shrinkage : float or "auto"
         For "separation", the weight ρ of the diagonal in
-        :math:`N = (1 - \rho) S_w / n + \rho \operatorname{diag}(S_w / n)`, from 0 to 1. "auto":
-        the weight by Chen et al. (2010), OAS. At least the 4·d·eps that rounding needs is used.
+        :math:`N = \tau ((1 - \rho) S_w / n + \rho \operatorname{diag}(S_w / n))`, from 0 to 1.
+        "auto": the weight that separates unseen samples best, by generalised cross-validation, and
+        τ such that N is their spread; a number: τ = 1. At least the 4·d·eps that rounding needs is
+        used, with a warning if S_w is singular.
     precision : {"auto", "full", "mixed"}
         "mixed": a float64 fit takes its large products in float32 and corrects the result by
         residuals in float64, until the angle is proved to `tol`; otherwise it starts again in full

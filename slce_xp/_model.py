@@ -323,13 +323,8 @@ class Model:
         self._check_has_metric("confusions")
         with _backend.computing(self._place):
             means = _backend.to_host(self._embedded(self._place.xp, self.centroids))
-        overlaps = pairs.confusions(means.astype(np.float64))
-        i, j = np.triu_indices(len(means), 1)
-        order = np.argsort(-overlaps[i, j], kind="stable")[:MOST_CONFUSIONS]
-        return tuple(
-            (self.classes[a], self.classes[b], float(overlaps[a, b]))
-            for a, b in zip(i[order], j[order], strict=True)
-        )
+        found = pairs.confused_most(means.astype(np.float64), MOST_CONFUSIONS)
+        return tuple((self.classes[i], self.classes[j], overlap) for i, j, overlap in found)
 
     def _check_has_metric(self, name: str) -> None:
         if self.criterion != "separation":

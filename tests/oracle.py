@@ -162,6 +162,42 @@ def oas(covariance, n):
     return min(1.0, ((1 - 2 / d) * square + trace**2) / ((n + 1 - 2 / d) * left))
 
 
+def unseen_distance(covariance, means, shares, n, shrinkage):
+    """Distance of class means over the spread of unseen samples, and the distance in the metric.
+
+    With the metric N = (1 − ρ)·R + ρI, R the covariance (d, d) of n samples within classes. By
+    dense inverses: a sample that is left out is 1 / (1 − leverage) times as far from its class.
+    """
+    n_classes, d = means.shape
+    freedom = n - n_classes
+    inverse = np.linalg.inv((1 - shrinkage) * covariance + shrinkage * np.eye(d))
+    leverage = (1 - shrinkage) * np.trace(covariance @ inverse) / freedom
+    between = means.T @ (shares[:, None] * means)
+    unbiased = covariance * n / freedom
+    total = np.trace(between @ inverse)
+    signal = total - (n_classes - 1) / n * np.trace(unbiased @ inverse) / (1 - leverage)
+    spread = np.trace(between @ inverse @ unbiased @ inverse) / (1 - leverage) ** 2
+    return (signal / np.sqrt(spread) if signal > 0 else -np.inf), np.sqrt(total)
+
+
+def best_shrinkage(covariance, means, shares, n):
+    """The weight ρ ≥ OAS with the largest distance of unseen samples, and the inflation of N."""
+    least = oas(covariance, n)
+    odds = np.linspace(np.log(least / (1 - least)), 12.0, 33)
+
+    def distances(odds):
+        return unseen_distance(covariance, means, shares, n, 1 / (1 + np.exp(-odds)))
+
+    found = np.array([distances(value)[0] for value in odds])
+    best = int(found.argmax())
+    chosen = odds[best]
+    if 0 < best < len(odds) - 1:
+        a, b, _ = np.polyfit(odds[best - 1 : best + 2] - chosen, found[best - 1 : best + 2], 2)
+        chosen = chosen - b / (2 * a)
+    unseen, seen = distances(chosen)
+    return 1 / (1 + np.exp(-chosen)), (seen / unseen) ** 2
+
+
 def separation(means, shares):
     """The mean accuracy of telling two classes apart: unit Gaussians about rows of `means`."""
     i, j = np.triu_indices(len(means), 1)
@@ -190,10 +226,11 @@ def separating(X, y, p, weights=None, shrinkage=None):
     """Components (p, d) of criterion="separation", their metric N (d, d), shrinkage, separation."""
     covariance, means, shares = within_covariance(X, y, weights)
     n = len(X) if weights is None else np.sum(weights)
-    spread = np.sqrt(np.diag(covariance))
+    spread, inflation = np.sqrt(np.diag(covariance)), 1.0
     if shrinkage is None:
-        shrinkage = oas(covariance / np.outer(spread, spread), n)
-    metric = (1 - shrinkage) * covariance + shrinkage * np.diag(spread**2)
+        correlation = covariance / np.outer(spread, spread)
+        shrinkage, inflation = best_shrinkage(correlation, means / spread, shares, n)
+    metric = inflation * ((1 - shrinkage) * covariance + shrinkage * np.diag(spread**2))
     # Whitened coordinates: the square root of the metric, not a factor of it.
     values, vectors = np.linalg.eigh(metric)
     whiten = vectors / np.sqrt(values) @ vectors.T

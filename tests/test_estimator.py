@@ -20,12 +20,12 @@ import pytest
 import scipy.sparse
 from budgets import metered
 from sklearn import config_context
-from sklearn.base import clone
+from sklearn.base import clone, is_classifier
 from sklearn.datasets import load_digits
 from sklearn.exceptions import DataConversionWarning, NotFittedError, UnsetMetadataPassedError
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.model_selection import GridSearchCV, cross_val_score, cross_validate
-from sklearn.neighbors import KNeighborsClassifier
+from sklearn.neighbors import KNeighborsClassifier, NearestCentroid
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import estimator_checks
@@ -50,9 +50,71 @@ def fitted():
     return SLCE().fit(X, Y)
 
 
+# ---------------------------------------------------------------- classification
+
+
+def test_the_separation_criterion_makes_a_classifier():
+    assert is_classifier(SLCE(criterion="separation"))
+    assert not is_classifier(SLCE())
+    slce = SLCE(criterion="separation").fit(X, Y)
+    np.testing.assert_array_equal(slce.predict(X), slce.model_.predict(X))
+    np.testing.assert_array_equal(slce.predict_proba(X), slce.model_.predict_proba(X))
+    right = slce.predict(X) == Y
+    assert slce.score(X, Y) == np.mean(right)
+    weights = np.arange(1.0, len(Y) + 1)
+    assert slce.score(X, Y, weights) == pytest.approx(np.average(right, weights=weights))
+    with pytest.warns(DataConversionWarning):
+        assert slce.score(X, Y[:, None]) == np.mean(right)
+
+
+def test_the_default_criterion_predicts_without_probabilities(fitted):
+    nearest = NearestCentroid().fit(fitted.transform(X), Y)
+    np.testing.assert_array_equal(fitted.predict(X), nearest.predict(fitted.transform(X)))
+    assert not hasattr(fitted, "predict_proba")
+    with pytest.raises(AttributeError, match="predict_proba needs criterion='separation'"):
+        fitted.predict_proba(X)
+
+
+def test_a_classifier_in_pipelines_and_searches():
+    digits, labels = load_digits(return_X_y=True)
+    digits, labels = digits[:400], labels[:400]
+    pipeline = make_pipeline(StandardScaler(), SLCE(criterion="separation"))
+    scores = cross_val_score(pipeline, digits, labels, cv=3)
+    assert scores.mean() > 0.88
+    search = GridSearchCV(pipeline, {"slce__n_components": [2, 9]}, cv=3, scoring="neg_log_loss")
+    search.fit(digits, labels)
+    assert search.best_params_ == {"slce__n_components": 9}
+    assert search.predict_proba(digits).shape == (400, 10)
+    assert (search.predict(digits) == labels).mean() > 0.9
+
+
+def test_what_is_classified_is_where_the_fit_was(xp):
+    slce = SLCE(criterion="separation").fit(xp.array(X), Y)
+    assert (
+        slce.predict(xp.array(X)).tolist()
+        == SLCE(criterion="separation").fit(X, Y).predict(X).tolist()
+    )
+    assert xp.numpy(slce.predict_proba(xp.array(X))).shape == (60, 3)
+    codes = SLCE(criterion="separation").fit(xp.array(X), CODES)
+    predicted = codes.predict(xp.array(X))
+    assert type(predicted) is type(xp.array(CODES))
+    assert codes.score(xp.array(X), xp.array(CODES)) == np.mean(xp.numpy(predicted) == CODES)
+
+
+def test_labels_that_a_library_would_change_stay_on_the_host():
+    numpy_of_jax = pytest.importorskip("jax.numpy")
+    large = CODES + 2**40
+    slce = SLCE().fit(numpy_of_jax.asarray(X), large)
+    np.testing.assert_array_equal(
+        slce.predict(numpy_of_jax.asarray(X)), SLCE().fit(X, large).predict(X)
+    )
+
+
 # ---------------------------------------------------------------- scikit-learn's own checks
 
-ESTIMATORS = [SLCE(), SLCE(solver="krylov"), SLCE(backend="torch")]
+ESTIMATORS = [
+    SLCE(), SLCE(solver="krylov"), SLCE(backend="torch"), SLCE(criterion="separation"),
+]  # fmt: skip
 
 # Those that scikit-learn runs on its own estimators only. Its `check_param_validation` asks for a
 # private table of constraints; our parameters are checked by the fit, with messages of their own.
@@ -654,7 +716,7 @@ def test_html_representation_links_to_an_address_of_the_project():
     assert f'href="{address}' in SLCE()._repr_html_()
 
 
-@pytest.mark.parametrize("name", ["whiten", "get_covariance", "priors", "predict"])
+@pytest.mark.parametrize("name", ["whiten", "get_covariance", "priors"])
 def test_missing_attributes_are_documented(name):
     assert not hasattr(SLCE(), name)
     assert re.search(rf"- There (is|are) no .*`{name}`", SLCE.__doc__)

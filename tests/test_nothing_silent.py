@@ -455,6 +455,24 @@ def test_centring_may_add_to_the_scatter_of_samples_without_a_label(solver):
     assert angle <= model.angle_bound
 
 
+@pytest.mark.filterwarnings("ignore:X is sparse and its mean is much larger")
+@pytest.mark.parametrize("offset", [10.0, 100.0])
+@pytest.mark.parametrize("solver", ["scatter", "krylov"])
+def test_centring_of_sparse_samples_without_a_label_counts_as_much_as_they_do(solver, offset):
+    for seed in range(4):
+        X, y = oracle.blobs(40, 18, 2, seed=seed)
+        X[6:] *= 1e-2
+        X = (X + offset).astype(np.float32)
+        y[:2], y[6:] = [0, 1], -1
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", slce_xp.ConvergenceWarning)
+            model = slce_xp.fit(
+                sp.csr_array(X), y, 1, unlabeled=-1, unlabeled_weight=1e4, solver=solver
+            )
+        _, vectors = oracle.descending(oracle.weighted_matrix(X, y, None, y >= 0, 1e4))
+        assert oracle.largest_angle(model.components, vectors[:1]) <= model.angle_bound
+
+
 def test_residuals_are_not_too_small_if_the_norm_is_rounding():
     """A huge column that adds nothing to M: its norm is a billionth of that of S_t."""
     y = np.array([0, 0, 1, 1, 0, 0])

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import tracemalloc
 
 import numpy as np
 import oracle
@@ -10,7 +11,7 @@ import scipy.sparse
 
 import slce_xp
 from slce_xp.cli import main
-from slce_xp.core import pairs, separating_components
+from slce_xp.core import pairs, planes, separating_components
 
 
 def orthonormal(rows):
@@ -33,7 +34,7 @@ def test_the_best_plane_is_that_of_a_general_optimiser(n_classes, p):
     means = 2.0 * rng.standard_normal((n_classes, n_classes - 1))
     shares = rng.random(n_classes) + 0.2
     shares /= shares.sum()
-    found = pairs.best_plane(means, shares, p)
+    found = planes.best_plane(means, shares, p)
     expected = oracle.separating_plane(means, shares, p)
     error = 1 - oracle.separation(means @ expected, shares)
     assert found.log_error == pytest.approx(math.log(error), abs=1e-7)
@@ -44,7 +45,7 @@ def test_the_best_plane_is_that_of_a_general_optimiser(n_classes, p):
 def test_no_plane_beats_the_bound():
     rng = np.random.default_rng(0)
     means, shares = 3.0 * rng.standard_normal((8, 7)), np.full(8, 1 / 8)
-    found = pairs.best_plane(means, shares, 2)
+    found = planes.best_plane(means, shares, 2)
     for _ in range(300):
         plane = np.linalg.qr(rng.standard_normal((7, 2)))[0]
         assert 1 - oracle.separation(means @ plane, shares) > math.exp(found.log_bound)
@@ -53,7 +54,7 @@ def test_no_plane_beats_the_bound():
 def test_classes_that_are_far_apart_are_still_told_from_nearer_ones():
     """Errors of 1e-300 and less: only their logarithm can be compared."""
     means = 60.0 * np.eye(4)[:, :3] * [1.0, 1.5, 2.0]
-    found = pairs.best_plane(means, np.full(4, 0.25), 2)
+    found = planes.best_plane(means, np.full(4, 0.25), 2)
     assert -math.inf < found.log_bound <= found.log_error < -400
     # In the plane of the two largest axes, classes 0 and 3 would coincide.
     nearest = np.linalg.norm((means @ found.basis)[:, None] - means @ found.basis, axis=2)
@@ -62,10 +63,101 @@ def test_classes_that_are_far_apart_are_still_told_from_nearer_ones():
 
 def test_classes_with_the_same_mean_are_no_obstacle():
     means = np.array([[0.0, 0.0], [0.0, 0.0], [3.0, 1.0], [-2.0, 5.0]])
-    found = pairs.best_plane(means, np.full(4, 0.25), 1)
+    found = planes.best_plane(means, np.full(4, 0.25), 1)
     other = oracle.separating_plane(means, np.full(4, 0.25), 1)
     expected = 1 - oracle.separation(means @ other, np.full(4, 0.25))
     assert math.exp(found.log_error) == pytest.approx(expected, abs=1e-8)
+
+
+def test_pairs_of_many_classes_are_drawn_and_the_bound_is_that_of_all(monkeypatch):
+    rng = np.random.default_rng(0)
+    means, shares = 1.5 * rng.standard_normal((150, 8)), rng.random(150) + 0.2
+    shares /= shares.sum()
+    every = planes.best_plane(means, shares, 2)
+    monkeypatch.setattr(pairs, "MOST_PAIRS", 3000)
+    monkeypatch.setattr(pairs, "BLOCK_NUMBERS", 500)
+    monkeypatch.setattr(pairs, "DENSE_NUMBERS", 0)
+    some, are_all = pairs.pairs_of(means, shares, 2)
+    assert not are_all
+    assert 1500 < len(some) < 4500
+    found = planes.best_plane(means, shares, 2)
+    error = 1 - oracle.separation(means @ found.basis, shares)
+    assert math.exp(found.log_error) == pytest.approx(error, rel=1e-9)
+    assert error < 1.05 * math.exp(every.log_error)
+    # No plane is below: not the best one, which was found by all pairs.
+    assert math.exp(found.log_bound) <= math.exp(every.log_error)
+    assert error - math.exp(found.log_bound) < 0.1
+
+
+def test_thousands_of_classes_in_bounded_memory():
+    rng = np.random.default_rng(0)
+    y = np.arange(3000) % 1500
+    X = (2.0 * rng.standard_normal((1500, 6)))[y] + rng.standard_normal((3000, 6))
+    tracemalloc.start()
+    model = slce_xp.fit(X, y, 2, criterion="separation")
+    assert len(model.confusions) == 100
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 8 * 1500 * 1500 * 4  # a few matrices of all pairs would be more
+    shares = np.full(1500, 1 / 1500)
+    separation = oracle.separation(model.transform(model.centroids), shares)
+    assert model.separation == pytest.approx(separation, abs=1e-9)
+
+
+# ---------------------------------------------------------------- shrinkage
+
+
+def test_the_distance_of_unseen_samples_is_that_of_samples_left_out():
+    """Each sample along the discriminants of the others, with n of the size of d."""
+    X, y = oracle.blobs(150, 40, 3, seed=3, separation=1.0)
+    covariance, means, shares = oracle.within_covariance(X, y)
+    spread = np.sqrt(np.diag(covariance))
+    X, means = X / spread, means / spread
+    covariance = covariance / np.outer(spread, spread)
+    for shrinkage in (0.05, 0.5):
+        left, between = 0.0, 0.0
+        for i in range(len(X)):
+            others = np.arange(len(X)) != i
+            inside, centred, rest = oracle.within_covariance(X[others], y[others])
+            metric = (1 - shrinkage) * inside + shrinkage * np.eye(40)
+            discriminants = np.linalg.solve(metric, centred.T)
+            deviation = X[i] - (X[others].mean(axis=0) + centred[y[i]])
+            left += ((deviation @ discriminants) ** 2) @ rest
+            between += (X[i] - X[others].mean(axis=0)) @ discriminants[:, y[i]]
+        expected = between / len(X) / np.sqrt(left / len(X))
+        found, _ = oracle.unseen_distance(covariance, means, shares, len(X), shrinkage)
+        assert found == pytest.approx(expected, rel=0.1)
+
+
+def test_smooth_images_are_shrunk_more_than_their_covariance_asks_for():
+    """Few samples of many correlated features: discriminants fit noise unless they are shrunk."""
+    rng = np.random.default_rng(0)
+    ramp = np.minimum(np.arange(1, 61), 60)
+    drift = np.cumsum(rng.standard_normal((150, 60)), axis=1) / np.sqrt(ramp)
+    y = np.arange(150) % 5
+    waves = np.sin(np.linspace(0, np.pi, 60) * np.arange(1, 6)[:, None])
+    X = drift + 0.5 * waves[y] + 0.1 * rng.standard_normal((150, 60))
+    train, test = np.arange(0, 75), np.arange(75, 150)
+    model = slce_xp.fit(X[train], y[train], criterion="separation")
+    covariance, _, _ = oracle.within_covariance(X[train], y[train])
+    spread = np.sqrt(np.diag(covariance))
+    assert model.shrinkage > 2 * oracle.oas(covariance / np.outer(spread, spread), 75)
+    plain = slce_xp.fit(X[train], y[train], criterion="separation", shrinkage=1e-6)
+    right = [np.mean(m.predict(X[test]) == y[test]) for m in (model, plain)]
+    assert right[0] > right[1] + 0.05
+
+
+def test_a_singular_metric_is_reported():
+    X, y = problem(12, 30, 3)
+    with pytest.warns(UserWarning, match="leaves the covariance within classes singular"):
+        slce_xp.fit(X, y, criterion="separation", shrinkage=0)
+
+
+def test_classes_of_one_sample_each_are_as_far_apart_as_the_diagonal_says():
+    X = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 3.0]])
+    model = slce_xp.fit(X, [0, 1, 2], criterion="separation")
+    assert model.shrinkage == 1.0
+    assert model.predict(X).tolist() == [0, 1, 2]
 
 
 # ---------------------------------------------------------------- components
@@ -84,7 +176,7 @@ def test_components_agree_with_the_oracle(xp, form, n, d, p, weighted):
         weights=None if weights is None else xp.array(weights),
     )  # fmt: skip
     components, metric, shrinkage, separation = oracle.separating(xp.held(X), y, p, weights)
-    assert 0.01 < shrinkage < 0.9
+    assert 0.01 < shrinkage < 0.99
     assert found.shrinkage == pytest.approx(shrinkage, rel=xp.tolerance(1e-10, 1e-3))
     assert found.separation == pytest.approx(separation, abs=xp.tolerance(1e-6, 1e-3))
     A = xp.numpy(found.components)
@@ -314,7 +406,7 @@ def test_there_is_no_loss(name):
 
 def test_the_model_says_what_it_is():
     text = str(fitted())
-    assert "separation   9" in text
+    assert "separation   89.88 % of pairs" in text
     assert "shrinkage    0." in text
     assert "confused     most: " in text
     assert "loss" not in text

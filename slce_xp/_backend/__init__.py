@@ -9,6 +9,7 @@ from slce_xp._backend.hardware import accelerator_model, processor_model
 from slce_xp._backend.linalg import (
     cholesky,
     eigh,
+    incidence,
     largest_eigenpairs,
     log_normal_cdf,
     qr,
@@ -95,6 +96,7 @@ __all__ = [
     "find_place",
     "free_bytes",
     "from_host",
+    "incidence",
     "is_array",
     "is_dask",
     "is_floating",

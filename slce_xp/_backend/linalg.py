@@ -117,3 +117,12 @@ def solve_positive(matrix: Array, right: Array) -> Array:
 def log_normal_cdf(values: np.ndarray) -> np.ndarray:
     """Logarithm of the standard normal distribution function, on the host; exact in its tail."""
     return np.asarray(importlib.import_module("scipy.special").log_ndtr(values))
+
+
+def incidence(first: np.ndarray, second: np.ndarray, count: int) -> Any:
+    """The sparse matrix that subtracts pairs of rows, on the host: (P,), (P,) ↦ (P, count)."""
+    sparse = importlib.import_module("scipy.sparse")
+    pairs = np.arange(len(first))
+    values = np.repeat([1.0, -1.0], len(pairs))
+    where = (np.tile(pairs, 2), np.concatenate([first, second]))
+    return sparse.csr_array((values, where), shape=(len(pairs), count))

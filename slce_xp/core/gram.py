@@ -248,8 +248,11 @@ class _Images:
                 vectors = vectors - others @ (others.T @ vectors)
         if not vectors.shape[1]:
             return vectors, vectors
-        squares, axes = _backend.largest_eigenpairs(gram_of(vectors), vectors.shape[1])
-        eps = eigen.eps_of(vectors)
+        xp, _ = self._operator.place
+        eps, gram = eigen.eps_of(vectors), gram_of(vectors)
+        if others is not None:  # of numbers out of all proportion some eigensolvers return NaN
+            gram = xp.where(xp.abs(gram) > eps * eps, gram, xp.zeros_like(gram))
+        squares, axes = _backend.largest_eigenpairs(gram, vectors.shape[1])
         count = int((eigen.read_finite(squares)[0] > eps**power).sum())
         left = vectors @ axes[:, count:]
         if count == 0:

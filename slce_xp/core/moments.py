@@ -89,6 +89,11 @@ class Moments:
         return float(self.totals.sum())
 
     @property
+    def absolute_weight(self) -> float:
+        """Σ |s| w over all samples."""
+        return float(np.abs(self.signs) @ self.totals)
+
+    @property
     def class_weights(self) -> Array:
         """The weight of each class, shape (K,)."""
         return self.weights[: self.n_classes]

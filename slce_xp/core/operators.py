@@ -81,8 +81,7 @@ class ScatterOperator:
             self._scatter = cross
             self._square = moments.square(sign=moments.unlabeled_weight)
             if not self.is_supervised:  # then centring may add more than there was
-                size = float(np.abs(moments.signs) @ moments.totals)
-                self._square = self._square + size * (offset @ offset)
+                self._square = self._square + moments.absolute_weight * (offset @ offset)
             # As large as C, and not needed any more.
             self._moments = dataclasses.replace(self._moments, second=None)
         return self._scatter
@@ -160,8 +159,8 @@ class ScatterOperator:
 
     @property
     def centring(self) -> float:
-        """W·‖offset‖², which centring subtracts from Σ w ‖z‖²."""
-        return self._moments.centring
+        """Σ |s| w·‖offset‖², which centring subtracts from Σ |s| w ‖z‖²."""
+        return self._moments.centring * self._moments.absolute_weight / self._moments.weight
 
     def zero_level(self, square: float) -> float:
         """Magnitude up to which an eigenvalue of M may be rounding, given Σ |s| w ‖z‖²."""

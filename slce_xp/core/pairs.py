@@ -1,213 +1,230 @@
-r"""The plane in which pairs of classes overlap least.
+r"""How often pairs of classes are confused, and how that changes with the plane they are seen in.
 
 Classes are Gaussians of unit covariance about their means :math:`u_i`, with shares :math:`\pi_i`.
 Two of them are confused with the probability :math:`\Phi(-\delta_{ij} / 2)`, with :math:`\delta`
-the distance of their means in the plane. The weighted mean of that over all pairs, or rather its
-logarithm, is a convex function of the projector :math:`P = W W^T`: Frank–Wolfe steps bound its
-minimum, and a descent with a line search from there finds a plane. All arrays are K × K, on the
-host.
+the distance of their means in the plane. The logarithm of the weighted mean of that over pairs is a
+convex function of the projector :math:`P = W W^T`. All arrays are on the host.
+
+Thousands of classes have too many pairs to look at in every step: `drawn_pairs` takes the near ones
+and draws from the others, `error_of_all` sums over all of them, once, in blocks.
 """
 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
 from slce_xp import _backend
 
-MOST_STEPS = 25  # of Frank–Wolfe
-MOST_WORK = 2e10  # flops of their eigenproblems; very many classes get fewer steps
-SMALL_GAP = 1e-3  # of the logarithm of the error at which they end
-DRAWN_STARTS = 6
-MOST_VERTICES = 3  # planes met on the way that a descent begins from, besides the rounded one
-HALVINGS = 8  # of the interval of a line search
-FIRST_DESCENTS = 8  # from each start, before the best of them are followed
-MOST_FOLLOWED = 2
-MOST_DESCENTS = 200
-LEAST_DESCENT = 1e-8  # of the logarithm of the error, at which a descent ends
-# Below this logarithm, errors are too small to be seen in any data: a coarser descent will do.
-NO_ERROR, COARSE_DESCENT = -20.0, 1e-3
+MOST_PAIRS = 50_000  # in a list; more are drawn from
+LEAST_PARTNERS = 8  # of a class in a list that is drawn
+DENSE_NUMBERS = 100_000  # of differences of means that are kept as a matrix
+BLOCK_NUMBERS = 2**19  # that are allocated at a time
 # Half the distance of two projected means that counts as zero: the slope is infinite there.
 NO_DISTANCE = 1e-9
+# Squared distances below this share of the largest are zero: the classes have the same mean.
+SAME_MEAN = 1e-12
+LOG_ROOT_2_PI = 0.5 * math.log(2.0 * math.pi)
 
 
-class Plane(NamedTuple):
-    """A plane, and how well classes are told apart in it.
-
-    Attributes
-    ----------
-    basis : numpy.ndarray, shape (k, p)
-        W, with orthonormal columns.
-    log_error : float
-        Logarithm of the mean probability that two classes are confused.
-    log_bound : float
-        A proved lower bound of it for all planes.
-    """
-
-    basis: np.ndarray
-    log_error: float
-    log_bound: float
-
-
-def best_plane(means: np.ndarray, shares: np.ndarray, p: int) -> Plane:
-    """The plane of p dimensions in which classes are confused least.
+class Pairs:
+    """The mean error of a list of pairs, and its derivatives.
 
     Parameters
     ----------
     means : numpy.ndarray, shape (K, k)
         Class means, in units of the spread within classes.
-    shares : numpy.ndarray, shape (K,)
-        The weight of each class.
-    p : int
-        At most k.
+    first, second : numpy.ndarray of int, shape (P,)
+    weights : numpy.ndarray, shape (P,)
+        What each pair counts.
     """
-    pairs = _Pairs(means, shares)
-    k = means.shape[1]
-    if p >= k:
-        basis = np.eye(k)
-        error = pairs.log_error(pairs.squares(basis))
-        return Plane(basis, error, error)
-    starts, bound = _relaxed(pairs, p)
-    # The error has several minima among planes: the most promising starts are followed to the end.
-    begun = sorted((_descend(pairs, start, FIRST_DESCENTS) for start in starts), key=_error_of)
-    planes = [_descend(pairs, start, MOST_DESCENTS) for start, _ in begun[:MOST_FOLLOWED]]
-    basis, error = min(planes, key=_error_of)
-    return Plane(basis, error, min(bound, error))
 
-
-def _error_of(found: tuple[np.ndarray, float]) -> float:
-    return found[1]
-
-
-def confusions(means: np.ndarray) -> np.ndarray:
-    """The probability that each pair of classes is confused, shape (K, K); 0 on the diagonal."""
-    overlaps = np.exp(_backend.log_normal_cdf(-0.5 * np.sqrt(_squared_distances(means))))
-    np.fill_diagonal(overlaps, 0.0)
-    return np.asarray(overlaps)
-
-
-def _squared_distances(means: np.ndarray) -> np.ndarray:
-    norms = np.sum(means * means, axis=1)
-    squares = norms[:, None] + norms[None, :] - 2.0 * (means @ means.T)
-    np.fill_diagonal(squares, 0.0)
-    return np.asarray(np.maximum(squares, 0.0))
-
-
-class _Pairs:
-    """The mean error of all pairs of classes, and its derivatives."""
-
-    def __init__(self, means: np.ndarray, shares: np.ndarray) -> None:
+    def __init__(
+        self, means: np.ndarray, first: np.ndarray, second: np.ndarray, weights: np.ndarray
+    ) -> None:
         self.means = means
+        self._first, self._second = first, second
         with np.errstate(divide="ignore"):
-            weights = np.log(shares[:, None]) + np.log(shares[None, :])
-        np.fill_diagonal(weights, -math.inf)
-        self._log_weights = weights - _log_sum(weights)
+            logs = np.log(weights)
+        self._log_weights = logs - _log_sum(logs)
+        is_small = first.shape[0] * means.shape[1] <= DENSE_NUMBERS
+        self._differences = means[first] - means[second] if is_small else None
+        self._incidence: Any = None if is_small else _backend.incidence(first, second, len(means))
         # Classes with the same mean are confused in every plane: nothing pulls them apart.
-        full = _squared_distances(means)
-        self._moves = full > 1e-12 * full.max(initial=0.0)
+        full = self.squares(means)
+        self._moves = full > SAME_MEAN * full.max(initial=0.0)
 
-    def squares(self, basis: np.ndarray) -> np.ndarray:
-        """Squared distances in a plane, shape (K, K)."""
-        return _squared_distances(self.means @ basis)
+    def __len__(self) -> int:
+        """Return the number of pairs."""
+        return len(self._first)
 
-    def log_error(self, squares: np.ndarray) -> float:
-        """The logarithm of the mean error, for squared distances."""
+    def squares(self, points: np.ndarray) -> np.ndarray:
+        """Squared distances of the pairs for classes at points, (K, r) ↦ (P,)."""
+        found = np.empty(len(self))
+        step = max(1, BLOCK_NUMBERS // max(1, points.shape[1]))
+        for start in range(0, len(self), step):
+            block = slice(start, start + step)
+            differences = points[self._first[block]] - points[self._second[block]]
+            np.sum(differences * differences, axis=1, out=found[block])
+        return found
+
+    def project(self, rows: np.ndarray) -> np.ndarray:
+        """Differences of the means along rows, (m, k) ↦ (m, P)."""
+        if self._differences is not None:
+            return np.asarray(rows @ self._differences.T)
+        points = rows @ self.means.T
+        return np.asarray(points[:, self._first] - points[:, self._second])
+
+    def lift(self, values: np.ndarray) -> np.ndarray:
+        """Σ value × difference of the means, (m, P) ↦ (m, k)."""
+        if self._differences is not None:
+            return np.asarray(values @ self._differences)
+        return np.asarray((values @ self._incidence) @ self.means)
+
+    def log_error(self, squares: np.ndarray) -> np.ndarray:
+        """The logarithm of the mean error, for squared distances: (…, P) ↦ (…)."""
         return _log_sum(self._log_weights + _backend.log_normal_cdf(-0.5 * np.sqrt(squares)))
 
-    def pulls(self, squares: np.ndarray, log_error: float) -> tuple[np.ndarray, bool]:
-        """−∂ log_error / ∂ squares, shape (K, K), and whether all are exact."""
-        half = 0.5 * np.sqrt(squares)
-        safe = np.maximum(half, NO_DISTANCE)
-        logs = self._log_weights - 0.5 * half * half - 0.5 * math.log(2.0 * math.pi) - log_error
-        pulls = np.where(self._moves, np.exp(logs) / (8.0 * safe), 0.0)
-        return pulls, bool((half > NO_DISTANCE)[self._moves].all())
+    def pulls(self, squares: np.ndarray, log_error: np.ndarray) -> tuple[np.ndarray, bool]:
+        """−∂ log_error / ∂ squares, (…, P), and whether all are exact."""
+        return _pulls(self._log_weights, squares, log_error[..., None], self._moves)
 
     def gradient(self, pulls: np.ndarray) -> np.ndarray:
         """−∂ log_error / ∂P, shape (k, k): Σ c (u_i − u_j)(u_i − u_j)ᵀ."""
-        laplacian = np.diag(pulls.sum(axis=1)) - pulls
-        return np.asarray(2.0 * (self.means.T @ laplacian @ self.means))
+        if self._differences is not None:
+            return np.asarray((self._differences.T * pulls) @ self._differences)
+        laplacian = self._incidence.T @ (self._incidence.multiply(pulls[:, None]).tocsr())
+        return np.asarray(self.means.T @ (laplacian @ self.means))
 
 
-def _log_sum(logs: np.ndarray) -> float:
-    largest = float(logs.max())
-    return largest + math.log(float(np.exp(logs - largest).sum()))
+def pairs_of(means: np.ndarray, shares: np.ndarray, p: int) -> tuple[Pairs, bool]:
+    """All pairs of classes, or those that planes of p dimensions are chosen by; whether all."""
+    n_classes = len(means)
+    if n_classes * (n_classes - 1) // 2 <= MOST_PAIRS:
+        first, second = np.triu_indices(n_classes, 1)
+        return Pairs(means, first, second, shares[first] * shares[second]), True
+    return drawn_pairs(means, shares, p), False
 
 
-def _relaxed(pairs: _Pairs, p: int) -> tuple[list[np.ndarray], float]:
-    """Frank–Wolfe over 0 ⪯ P ⪯ I, tr P = p: planes to start from, and the bound."""
-    n_classes, k = pairs.means.shape
-    projector = np.eye(k) * (p / k)
-    squares = pairs.squares(np.eye(k)) * (p / k)
-    bound, starts = -math.inf, []
-    steps = max(3, min(MOST_STEPS, int(MOST_WORK / n_classes**3)))
-    for _ in range(steps):
-        error = pairs.log_error(squares)
-        pulls, exact = pairs.pulls(squares, error)
-        values, vectors = np.linalg.eigh(pairs.gradient(pulls))
-        vertex = vectors[:, k - p :]
-        gap = float(values[k - p :].sum() - (pulls * squares).sum())
-        if exact:
-            bound = max(bound, error - max(gap, 0.0))
-        other = pairs.squares(vertex)
-        starts.append((vertex, pairs.log_error(other)))
-        if gap <= SMALL_GAP:
-            break
-        share = _step(pairs, squares, other - squares)
-        projector = (1.0 - share) * projector + share * (vertex @ vertex.T)
-        squares = (1.0 - share) * squares + share * other
-    rounded = np.linalg.eigh(projector)[1][:, k - p :]
-    best = sorted(starts, key=_error_of)[:MOST_VERTICES]
-    return [rounded, *(vertex for vertex, _ in best), *_other_starts(pairs, p)], bound
+def drawn_pairs(means: np.ndarray, shares: np.ndarray, p: int) -> Pairs:
+    """Near pairs, and some of the others in place of all of them.
+
+    Each class gets partners with a probability of up to 1 that grows with what the pair adds to
+    the error at the mean distance in a plane of p dimensions; weights are divided by it, so that
+    the mean error is estimated without bias. The seed is fixed.
+    """
+    n_classes, k = means.shape
+    partners = max(LEAST_PARTNERS, MOST_PAIRS // n_classes)
+    draw, chosen = np.random.default_rng(0), []
+    for rows, squares in _blocks(means):
+        weights = shares[rows, None] * shares[None, :]
+        weights[np.arange(len(weights)), np.arange(rows.start, rows.stop)] = 0.0
+        half = 0.5 * np.sqrt(squares * (p / k))
+        # In units of the row's largest: errors of classes that are far apart underflow.
+        logs = _backend.log_normal_cdf(-half)
+        errors = weights * np.exp(logs - logs.max(axis=1, keepdims=True))
+        odds = _share_of_row(errors) + _share_of_row(weights)
+        odds = np.minimum(1.0, 0.5 * partners * odds)
+        first, second = np.nonzero(draw.random(odds.shape) < odds)
+        chosen.append((first + rows.start, second, (weights / odds.clip(1e-300))[first, second]))
+    return Pairs(means, *(np.concatenate(parts) for parts in zip(*chosen, strict=True)))
 
 
-def _other_starts(pairs: _Pairs, p: int) -> list[np.ndarray]:
-    """The leading axes of the means, and planes drawn with a fixed seed."""
-    k = pairs.means.shape[1]
-    centred = pairs.means - pairs.means.mean(axis=0)
-    leading = np.linalg.eigh(centred.T @ centred)[1][:, k - p :]
-    drawn = np.random.default_rng(0).standard_normal((DRAWN_STARTS, k, p))
-    return [leading, *np.linalg.qr(drawn)[0]]
+def _share_of_row(values: np.ndarray) -> np.ndarray:
+    total = values.sum(axis=1, keepdims=True)
+    return np.asarray(values / np.where(total > 0.0, total, 1.0))
 
 
-def _step(pairs: _Pairs, squares: np.ndarray, change: np.ndarray) -> float:
-    """The share of a change that lowers the error most, by bisection of its slope."""
+def error_of_all(
+    points: np.ndarray, means: np.ndarray, shares: np.ndarray, with_gradient: bool
+) -> tuple[float, np.ndarray, float, bool]:
+    """The logarithm of the mean error of all pairs, for classes at points; and its derivatives.
 
-    def falls(share: float) -> bool:
-        there = np.maximum(squares + share * change, 0.0)
-        pulls, _ = pairs.pulls(there, pairs.log_error(there))
-        return float((pulls * change).sum()) > 0.0
+    Parameters
+    ----------
+    points : numpy.ndarray, shape (K, r)
+        U·F for P = F Fᵀ.
 
-    if falls(1.0):
-        return 1.0
-    low, high = 0.0, 1.0
-    for _ in range(HALVINGS):
-        middle = 0.5 * (low + high)
-        low, high = (middle, high) if falls(middle) else (low, middle)
-    return low
+    Returns
+    -------
+    log_error : float
+    gradient : numpy.ndarray, shape (k, k)
+        −∂ log_error / ∂P.
+    inner : float
+        Its inner product with P.
+    is_exact : bool
+        Whether the gradient is.
+    """
+    with np.errstate(divide="ignore"):
+        log_shares = np.log(shares)
+    parts = []
+    for rows, squares in _blocks(points):
+        logs = _all_log_weights(rows, log_shares)
+        parts.append(
+            [
+                _log_sum(logs.ravel()),
+                _log_sum((logs + _backend.log_normal_cdf(-0.5 * np.sqrt(squares))).ravel()),
+            ]
+        )
+    log_total, log_error = _log_sum(np.array(parts).T)
+    log_error -= log_total
+    gradient = np.zeros((means.shape[1],) * 2)
+    inner, is_exact = 0.0, True
+    if with_gradient:
+        largest = max(float(squares.max()) for _, squares in _blocks(means))
+        for (rows, squares), (_, full) in zip(_blocks(points), _blocks(means), strict=True):
+            logs = _all_log_weights(rows, log_shares) - log_total
+            pulls, exact = _pulls(logs, squares, log_error, full > SAME_MEAN * largest)
+            is_exact = is_exact and exact
+            inner += float((pulls * squares).sum())
+            # Half of Σ c (u_i − u_j)(u_i − u_j)ᵀ over ordered pairs, twice for the other half.
+            left = pulls.sum(axis=1)[:, None] * means[rows] - pulls @ means
+            gradient += 2.0 * (means[rows].T @ left)
+    return float(log_error), 0.5 * (gradient + gradient.T), inner, is_exact
 
 
-def _descend(pairs: _Pairs, basis: np.ndarray, steps: int) -> tuple[np.ndarray, float]:
-    """Descend along the Grassmannian with a line search, at most to a stationary plane."""
-    squares = pairs.squares(basis)
-    error, length = pairs.log_error(squares), 1.0
-    for _ in range(steps):
-        least = LEAST_DESCENT if error > NO_ERROR else COARSE_DESCENT
-        direction = pairs.gradient(pairs.pulls(squares, error)[0]) @ basis
-        direction -= basis @ (basis.T @ direction)
-        slope = float((direction * direction).sum())
-        length *= 4.0
-        while True:
-            moved = np.linalg.qr(basis + length * direction)[0]
-            squares = pairs.squares(moved)
-            found = pairs.log_error(squares)
-            if found <= error - 1e-4 * length * slope or length * slope < least:
-                break
-            length *= 0.5
-        if found >= error:
-            break
-        descent, basis, error = error - found, moved, found
-        if descent < least:
-            break
-    return basis, error
+def _all_log_weights(rows: slice, log_shares: np.ndarray) -> np.ndarray:
+    logs = log_shares[rows, None] + log_shares[None, :]
+    logs[np.arange(len(logs)), np.arange(rows.start, rows.stop)] = -math.inf
+    return np.asarray(logs)
+
+
+def _pulls(
+    log_weights: np.ndarray, squares: np.ndarray, log_error: np.ndarray | float, moves: np.ndarray
+) -> tuple[np.ndarray, bool]:
+    half = 0.5 * np.sqrt(squares)
+    logs = log_weights - 0.5 * half * half - (LOG_ROOT_2_PI + log_error)
+    pulls = np.where(moves, np.exp(logs) / (8.0 * np.maximum(half, NO_DISTANCE)), 0.0)
+    return pulls, not bool(((half <= NO_DISTANCE) & moves & (log_weights > -math.inf)).any())
+
+
+def confused_most(points: np.ndarray, count: int) -> list[tuple[int, int, float]]:
+    """The pairs of classes at points that are confused most, and the probability of that."""
+    found = np.empty((3, 0))  # squared distance, first, second
+    for rows, squares in _blocks(points):
+        first, second = np.nonzero(
+            np.arange(rows.start, rows.stop)[:, None] < np.arange(len(points))[None, :]
+        )
+        found = np.hstack([found, [squares[first, second], first + rows.start, second]])
+        found = found[:, np.lexsort(found[::-1])[:count]]
+    errors = np.exp(_backend.log_normal_cdf(-0.5 * np.sqrt(found[0])))
+    return [(int(i), int(j), float(e)) for i, j, e in zip(*found[1:], errors, strict=True)]
+
+
+def _blocks(points: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
+    """Squared distances of some rows of points to all points, block by block."""
+    norms = np.sum(points * points, axis=1)
+    step = max(1, BLOCK_NUMBERS // max(1, len(points)))
+    for start in range(0, len(points), step):
+        rows = slice(start, min(start + step, len(points)))
+        squares = norms[rows, None] + norms[None, :] - 2.0 * (points[rows] @ points.T)
+        yield rows, np.maximum(squares, 0.0)
+
+
+def _log_sum(logs: np.ndarray) -> np.ndarray:
+    """The logarithm of Σ exp over the last axis."""
+    largest = logs.max(axis=-1, keepdims=True)
+    return np.asarray(largest[..., 0] + np.log(np.exp(logs - largest).sum(axis=-1)))

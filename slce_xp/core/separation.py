@@ -1,13 +1,14 @@
 r"""Components that separate classes: shrinkage discriminants for pairs of classes.
 
-The metric :math:`N` is the covariance within classes, shrunk towards its diagonal with a weight
-that has a closed form (OAS). Only :math:`N^{-1} C^T` for the K centred class means :math:`C` is
-as long as the data; the rest, `core.pairs`, is K × K.
+The metric :math:`N` is the covariance within classes, shrunk towards its diagonal (`shrinkage`).
+Only :math:`N^{-1} C^T` for the K centred class means :math:`C` is as long as the data; the rest,
+`planes` of `pairs`, is K × K.
 """
 
 from __future__ import annotations
 
 import math
+import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,8 +21,9 @@ from slce_xp.core import eigen, given
 from slce_xp.core.groups import Groups
 from slce_xp.core.moment_sums import moments_of
 from slce_xp.core.operators import CentroidOperator, ScatterOperator
-from slce_xp.core.pairs import best_plane
+from slce_xp.core.planes import best_plane
 from slce_xp.core.rows import Rows, open_array
+from slce_xp.core.shrinkage import Shrinkage, Spectrum, best_shrinkage
 
 
 class Separation(NamedTuple):
@@ -39,7 +41,9 @@ class Separation(NamedTuple):
     mean : array, shape (d,)
         The mean of all samples, which components are relative to.
     shrinkage : float
-        The weight of the diagonal in N.
+        The weight ρ of the diagonal in N.
+    inflation : float
+        τ, the factor of N; 1 if `shrinkage` was given.
     separation : float
         The probability that a sample of one of two classes, drawn by their shares, is told apart
         from the other one if classes are Gaussians with the covariance N.
@@ -52,6 +56,7 @@ class Separation(NamedTuple):
     ratios: Array
     mean: Array
     shrinkage: float
+    inflation: float
     separation: float
     gap: float
 
@@ -71,7 +76,7 @@ def separating_components(
 
     .. math:: \max_{A^T N A = I} \sum_{i < j} \pi_i \pi_j \,
         \Phi\bigl(\tfrac12 \lVert A^T (c_i - c_j) \rVert\bigr), \qquad
-        N = (1 - \rho) \tfrac1n S_w + \rho \operatorname{diag}(\tfrac1n S_w)
+        N = \tau \bigl((1 - \rho) \tfrac1n S_w + \rho \operatorname{diag}(\tfrac1n S_w)\bigr)
 
     with class means :math:`c_i` and class shares :math:`\pi_i`.
 
@@ -88,8 +93,9 @@ def separating_components(
     form : {"auto", "scatter", "gram"}
         "scatter" builds the d × d matrix S_w, "gram" an n × n matrix; "auto" the smaller one.
     shrinkage : float or "auto"
-        ρ, from 0 to 1; "auto" is the weight by Chen et al. (2010), OAS. At least the 4·d·eps that
-        rounding needs is used.
+        ρ, from 0 to 1. "auto": the weight that separates unseen samples best, by generalised
+        cross-validation, and τ such that N is their spread; a number: τ = 1. At least the 4·d·eps
+        that rounding needs is used.
     weights : array, shape (n,), optional
         Positive weight of each row; ones by default.
 
@@ -144,11 +150,14 @@ def solve(operator: ScatterOperator, form: str, k: int, shrinkage: float | None)
     """
     xp, _ = operator.place
     solver = _Samples(operator) if form == "gram" else _Features(operator)  # type: ignore[arg-type]
-    shrinkage = solver.shrink(shrinkage)
-    (matrix, class_weights) = eigen.read_finite(solver.discriminate(), operator.class_weights)
+    used = _chosen(operator, solver.spectrum, shrinkage)
+    matrix, class_weights = eigen.read_finite(
+        solver.discriminate(used.weight), operator.class_weights
+    )
     shares = class_weights.astype(np.float64)
     shares /= shares.sum()
-    mixture, means = _whitened(matrix, shares, solver.n_varying)
+    mixture, means = _whitened(matrix, shares, solver.spectrum.n_features, solver.is_factored)
+    means /= math.sqrt(used.inflation)
     if not means.shape[1]:
         raise invalid(
             "y", "y must hold classes whose means differ; they agree in all features. Check y"
@@ -157,10 +166,10 @@ def solve(operator: ScatterOperator, form: str, k: int, shrinkage: float | None)
     # By descending variance of the class means, as for eigenvalues.
     inside = means @ plane.basis
     ratios, axes = np.linalg.eigh(inside.T @ (shares[:, None] * inside))
-    mixture = mixture @ (plane.basis @ axes[:, ::-1])
+    mixture = mixture @ (plane.basis @ axes[:, ::-1]) / math.sqrt(used.inflation)
     mixture = _backend.from_host(mixture, operator.place, operator.dtype)
     components = solver.combined(mixture)
-    patterns = mixture.T @ operator.between / math.sqrt(operator.weight)
+    patterns = mixture.T @ operator.between * (used.inflation / math.sqrt(operator.weight))
     signs = xp.sum(eigen.fix_signs(components.T).T * components, axis=1)
     signs = xp.where(signs < 0, -xp.ones_like(signs), xp.ones_like(signs))[:, None]
     (size,) = eigen.read_finite(xp.max(xp.abs(components)) * operator.scale)
@@ -176,98 +185,144 @@ def solve(operator: ScatterOperator, form: str, k: int, shrinkage: float | None)
         signs * patterns / operator.scale,
         _backend.from_host(ratios[::-1], operator.place, operator.dtype),
         operator.mean,
-        shrinkage,
+        used.weight,
+        used.inflation,
         1.0 - error,
         error - bound,
     )
 
 
-def _whitened(matrix: np.ndarray, shares: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray]:
+def _chosen(operator: ScatterOperator, spectrum: Spectrum, shrinkage: float | None) -> Shrinkage:
+    """The shrinkage that was asked for, or the best."""
+    least = 4.0 * max(spectrum.n_features, 1) * _eps(operator)
+    if shrinkage is not None:
+        if shrinkage < least and spectrum.rank(_eps(operator)) < spectrum.n_features:
+            warnings.warn(
+                f"shrinkage={shrinkage:.1g} leaves the covariance within classes singular: along "
+                "some components these samples do not vary, but others will. Use shrinkage='auto'",
+                stacklevel=2,
+            )
+        return Shrinkage(min(1.0, max(shrinkage, least)), 1.0)
+    n = math.ldexp(operator.weight, operator.weight_exponent)  # a weight of 2 duplicates a sample
+    return best_shrinkage(spectrum, n, int(operator.class_weights.shape[0]), least)
+
+
+def _whitened(
+    matrix: np.ndarray, shares: np.ndarray, most: int, is_factored: bool
+) -> tuple[np.ndarray, np.ndarray]:
     """What makes discriminants of class means, (K, k), and the means in them, (K, k).
 
     Parameters
     ----------
-    matrix : numpy.ndarray, shape (K, K)
-        √π C N⁻¹ Cᵀ √π.
+    matrix : numpy.ndarray, shape (K, K) or (K, d)
+        √π C N⁻¹ Cᵀ √π, or F with F Fᵀ equal to that.
     most : int
         Features that vary, and so dimensions that there can be.
+    is_factored : bool
+        Whether it is F.
     """
     eps = float(np.finfo(matrix.dtype).eps)
     root = np.sqrt(shares)
     # Centred means: √π is in the null space, whatever rounding leaves there.
-    centre = np.eye(len(root)) - np.outer(root, root)
-    matrix = centre @ matrix.astype(np.float64) @ centre
-    values, vectors = np.linalg.eigh(0.5 * (matrix + matrix.T))
+    matrix = matrix.astype(np.float64)
+    matrix -= np.outer(root, root @ matrix)
+    if is_factored:
+        values, vectors = np.linalg.eigh(matrix.T @ matrix)
+    else:
+        matrix -= np.outer(matrix @ root, root)
+        values, vectors = np.linalg.eigh(0.5 * (matrix + matrix.T))
     values, vectors = values[::-1], vectors[:, ::-1]
     level = 16.0 * len(root) * eps * max(0.0, float(values[0]))
     rank = min(int((values > level).sum()), len(root) - 1, most)
-    scale = np.sqrt(values[:rank])
-    return vectors[:, :rank] / scale, vectors[:, :rank] * scale / root[:, None]
+    scale, vectors = np.sqrt(values[:rank]), vectors[:, :rank]
+    if is_factored:
+        vectors = matrix @ vectors / scale
+    return vectors / scale, vectors * scale / root[:, None]
 
 
 class _Features:
-    """N and N⁻¹Cᵀ by the d × d covariance within classes."""
+    """N and N⁻¹Cᵀ by the d × d covariance within classes.
+
+    Attributes
+    ----------
+    spectrum : Spectrum
+    is_factored : bool
+        Whether `discriminate` returns a factor, which is smaller with more classes than features.
+    """
 
     def __init__(self, operator: ScatterOperator) -> None:
-        self._operator = operator
-        scatter = operator.scatter()
         xp, _ = operator.place
-        self._inverse, self.n_varying = _inverse_spread(operator, xp.linalg.diagonal(scatter) + 0.0)
+        self._unit, n_varying = _inverse_spread(
+            operator, xp.linalg.diagonal(operator.scatter()) + 0.0
+        )
         within = operator.take_within()
-        within *= (self._inverse / operator.weight)[:, None]
-        within *= self._inverse
-        self._matrix = within
+        within *= (self._unit / operator.weight)[:, None]
+        within *= self._unit
+        self._values, self._vectors = _backend.largest_eigenpairs(within, within.shape[0])
+        del within
+        means = (operator.between * self._unit).T / math.sqrt(operator.weight)
+        self._means = self._vectors.T @ means
+        self.is_factored = means.shape[1] > means.shape[0]
+        values, energy = read(self._values, xp.sum(self._means * self._means, axis=1))
+        self.spectrum = Spectrum(values.astype(float), energy.astype(float), 0.0, n_varying)
 
-    def shrink(self, shrinkage: float | None) -> float:
-        """Shrink the matrix by OAS, or by a given weight; return it."""
-        self._matrix, used = _shrunk(self._operator, self._matrix, self.n_varying, shrinkage)
-        return used
-
-    def discriminate(self) -> Array:
-        """√π C N⁻¹ Cᵀ √π, shape (K, K)."""
-        right = (self._operator.between * self._inverse).T / math.sqrt(self._operator.weight)
-        self._solved = _backend.solve_positive(self._matrix, right)
-        del self._matrix
-        return right.T @ self._solved
+    def discriminate(self, shrinkage: float) -> Array:
+        """√π C N⁻¹ Cᵀ √π, shape (K, K), or F with F Fᵀ equal to that, shape (K, d)."""
+        xp = _backend.namespace_of(self._values)
+        shrunk = (1.0 - shrinkage) * xp.clip(self._values, 0.0) + shrinkage
+        factor = self._means / xp.sqrt(shrunk)[:, None]
+        self._solved = self._means / shrunk[:, None]
+        return factor.T if self.is_factored else factor.T @ factor
 
     def combined(self, mixture: Array) -> Array:
         """N⁻¹ Cᵀ √π times a mixture of classes, (K, p) ↦ (p, d)."""
-        return (self._solved @ mixture).T * self._inverse
+        return (self._vectors @ (self._solved @ mixture)).T * self._unit
 
 
 class _Samples:
     """The same by n × n matrices: N⁻¹ is that of ρI plus a matrix of the rank of the samples."""
 
+    is_factored = False
+
     def __init__(self, operator: CentroidOperator) -> None:
+        xp, _ = operator.place
         self._operator = operator
-        self._inverse, self.n_varying = _inverse_spread(operator, operator.feature_squares())
-        gram = operator.scaled_gram(self._inverse)
-        indicators = operator.indicators().T / math.sqrt(operator.weight)
-        self._right = gram @ indicators  # X·Cᵀ√π
-        self._between = indicators.T @ self._right
-        self._indicators = indicators
+        self._unit, n_varying = _inverse_spread(operator, operator.feature_squares())
+        gram = operator.scaled_gram(self._unit)
+        self._indicators = operator.indicators().T / math.sqrt(operator.weight)
+        right = gram @ self._indicators  # X·Cᵀ√π
+        self._between = self._indicators.T @ right
         gram = operator.within_classes(operator.within_classes(gram).T)
         gram /= operator.weight
-        self._matrix = gram
+        self._values, self._vectors = _backend.largest_eigenpairs(gram, gram.shape[0])
+        del gram
+        self._means = self._vectors.T @ operator.within_classes(right)
+        values, energy, total = read(
+            self._values,
+            xp.sum(self._means * self._means, axis=1) / operator.weight,
+            xp.linalg.trace(self._between),
+        )
+        spectrum = Spectrum(values.astype(float), energy.astype(float), 0.0, n_varying)
+        # Without the null space, in which energy is rounding; values are in descending order.
+        kept = spectrum.rank(_eps(operator))
+        energy = spectrum.energy[:kept] / spectrum.values[:kept]
+        rest = max(0.0, float(total) - float(energy.sum()))
+        self.spectrum = Spectrum(spectrum.values[:kept], energy, rest, n_varying)
 
-    def shrink(self, shrinkage: float | None) -> float:
-        """Shrink N by OAS, or by a given weight; return it."""
-        self._matrix, self._used = _shrunk(self._operator, self._matrix, self.n_varying, shrinkage)
-        return self._used
-
-    def discriminate(self) -> Array:
+    def discriminate(self, shrinkage: float) -> Array:
         """√π C N⁻¹ Cᵀ √π, shape (K, K), by Woodbury's identity."""
-        within = self._operator.within_classes(self._right)
-        factor = (1.0 - self._used) / self._operator.weight
-        solved = _backend.solve_positive(self._matrix, within)
-        del self._matrix
-        self._solved = self._indicators - factor * self._operator.within_classes(solved)
-        return (self._between - factor * (within.T @ solved)) / self._used
+        xp = _backend.namespace_of(self._values)
+        shrunk = (1.0 - shrinkage) * xp.clip(self._values, 0.0) + shrinkage
+        share = (1.0 - shrinkage) / self._operator.weight
+        solved = self._means / shrunk[:, None]
+        within = self._operator.within_classes(self._vectors @ solved)
+        self._solved = (self._indicators - share * within) / shrinkage
+        return (self._between - share * (self._means.T @ solved)) / shrinkage
 
     def combined(self, mixture: Array) -> Array:
         """N⁻¹ Cᵀ √π times a mixture of classes, (K, p) ↦ (p, d)."""
-        rows = (self._solved @ mixture).T / self._used
-        return self._operator.combine_rows(rows) * (self._inverse * self._inverse)
+        rows = (self._solved @ mixture).T
+        return self._operator.combine_rows(rows) * (self._unit * self._unit)
 
 
 def _inverse_spread(operator: ScatterOperator, total: Array) -> tuple[Array, int]:
@@ -279,7 +334,7 @@ def _inverse_spread(operator: ScatterOperator, total: Array) -> tuple[Array, int
         The diagonal of S_t.
     """
     xp, _ = operator.place
-    eps = float(np.finfo(_backend.dtype_name(operator.precision)).eps)
+    eps = _eps(operator)
     within = total - xp.sum(operator.between * operator.between, axis=0)
     # A feature that does not vary within classes is measured by how it varies between them.
     square = xp.where(within > 64.0 * eps * total, within, total) / operator.weight
@@ -290,27 +345,5 @@ def _inverse_spread(operator: ScatterOperator, total: Array) -> tuple[Array, int
     return inverse, int(host.sum())
 
 
-def _shrinkage(operator: ScatterOperator, matrix: Array, d: int, shrinkage: float | None) -> float:
-    """The weight of the identity in the correlation of d features, or of its n × n counterpart."""
-    xp, _ = operator.place
-    eps = float(np.finfo(_backend.dtype_name(operator.precision)).eps)
-    if shrinkage is None:
-        squares, trace = read(xp.sum(matrix * matrix), xp.linalg.trace(matrix))
-        square, sphere = float(squares), float(trace) ** 2 / max(d, 1)
-        # As a weight of 2 duplicates a sample, n is the weight of all.
-        n = math.ldexp(operator.weight, operator.weight_exponent)
-        above = (1.0 - 2.0 / max(d, 1)) * square + float(trace) ** 2
-        below = (n + 1.0 - 2.0 / max(d, 1)) * (square - sphere)
-        shrinkage = above / below if 0.0 < above < below else 1.0
-    return min(1.0, max(shrinkage, 4.0 * max(d, 1) * eps))
-
-
-def _shrunk(
-    operator: ScatterOperator, matrix: Array, d: int, shrinkage: float | None
-) -> tuple[Array, float]:
-    """(1 − ρ) times a square matrix, which is not kept, plus ρ times the identity; and ρ."""
-    xp, device = operator.place
-    used = _shrinkage(operator, matrix, d, shrinkage)
-    matrix *= 1.0 - used
-    matrix += used * xp.eye(matrix.shape[0], dtype=matrix.dtype, device=device)
-    return matrix, used
+def _eps(operator: ScatterOperator) -> float:
+    return float(np.finfo(_backend.dtype_name(operator.precision)).eps)
