@@ -226,7 +226,7 @@ def scripted_reads(form: str, k: int, profile: Profile = PROFILE) -> Iterator[No
             (mixed, "read", refined_read),
             (mixed, "lengths_of", lambda rows: np.full(rows.shape[0], 1e-5)),
             (mixed, "angle_bound", lambda *_: next(angles, 0.0)),
-            (mixed, "MOST_ROWS", TYPICAL_PASSES * k),
+            (mixed, "MOST_STEPS", TYPICAL_PASSES),
             (krylov_space, "read", scripted_read),
             (krylov, "read", scripted_read),
         ]:

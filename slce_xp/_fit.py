@@ -38,6 +38,8 @@ from slce_xp.core.sums import ONE_HOT_CLASSES
 
 # The largest X of which a copy may be made, to bring extreme units into the range of the dtype.
 COPY_BYTES = 2**28
+# A smaller angle is hardly ever proved in mixed precision, which "auto" then does not try.
+LEAST_MIXED_TOLERANCE = 1e-10
 # Why a form took over from another.
 FEWER = "fewer eigenvalues are positive than asked for"
 LONG = "passes over X had cost as much as forming the matrix"
@@ -270,6 +272,8 @@ def fit(
             report=bar.residual,
         )
         swift = None
+        if precision == "auto" and tol < LEAST_MIXED_TOLERANCE:
+            precision = "full"
         if _suits_mixed_precision(matrix, groups):
             swift = _plan.in_mixed_precision(plan, precision, limits, solver, profile)
         operator = operator_of(rows, groups, plan.form if swift is None else "krylov", seed)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from slce_xp._planning.memory import Memory
-from slce_xp._planning.problem import ITEMSIZES, MEMORY, Problem
+from slce_xp._planning.memory import PASS_COPIES, Memory
+from slce_xp._planning.problem import MEMORY, Problem
 from slce_xp._planning.profile import DOUBLE, SINGLE, Profile
+from slce_xp.core.mixed import MOST_STEPS
 
 # The arithmetic of a fit: as its dtype says, or large products of float64 data in float32.
 FULL, MIXED = "full", "mixed"
@@ -37,9 +38,10 @@ def seconds_of_refinement(problem: Problem, profile: Profile) -> float:
 
 def memory_of_both(problem: Problem, form: str, single: Memory, full: Memory) -> Memory:
     """The bytes of a fit in float32 with a refinement, and of what may have to follow."""
-    # C is kept for the correction, with what float64 has of sums and vectors.
+    # C is kept for the correction, with what float64 has of sums and vectors and the Krylov space.
     kept = SINGLE * problem.d**2 if form == "scatter" else 0
-    refinement = ITEMSIZES["float64"] * problem.d * (8 * problem.k + 3 * problem.n_classes)
+    space = SINGLE * (1 + MOST_STEPS + PASS_COPIES) * problem.k
+    refinement = problem.d * (space + DOUBLE * (8 * problem.k + 3 * problem.n_classes))
     return single._replace(
         device=max(full.device, single.device + kept + refinement),
         blocks=max(full.blocks, single.blocks),

@@ -31,8 +31,8 @@ from slce_xp.core.operators import CentroidOperator
 from slce_xp.core.rows import DenseRows
 from slce_xp.core.solution import Request, Solution
 
-# Products in float64, and rows of the Krylov space of a correction, at most.
-MOST_CORRECTIONS, MOST_ROWS = 3, 768
+# Products in float64, and steps of the Krylov space of a correction, at most.
+MOST_CORRECTIONS, MOST_STEPS = 3, 16
 # A correction this exact is as good as float32 allows.
 LEAST_SHARE = 1e-6
 # Weights that differ by more than this factor are left to float64.
@@ -233,8 +233,8 @@ def _correction(
         image = single.apply(block - (block @ known.T) @ known)
         return (image @ known.T) @ known - image
 
-    space = KrylovSpace(apply, start, start, MOST_ROWS)
-    while True:
+    space = KrylovSpace(apply, start, start, (1 + MOST_STEPS) * len(values))
+    for _ in range(MOST_STEPS):
         space.grow()
         poles, axes = _backend.eigh(space.matrix)
         shifted = poles[:, None] + values[None, :]
@@ -245,7 +245,7 @@ def _correction(
         solved = axes @ ((axes.T @ right) / shifted)
         left = sizes * np.linalg.norm(space.outside(solved), axis=1)
         is_exact = (left <= np.maximum(target, LEAST_SHARE * sizes)).all()
-        if is_exact or space.exhausted or space.size + space.pooled > MOST_ROWS:
+        if is_exact or space.exhausted:
             break
     left = sizes * lengths_of(space.combine_outside(solved)) / space.unit
     change = xp.astype(space.combine(solved), residual.dtype) * scale
