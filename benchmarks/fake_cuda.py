@@ -75,14 +75,19 @@ class PlainIndexing(TorchFunctionMode):
 
 
 def _view(x: torch.Tensor, index: Any) -> torch.Tensor:
-    for axis, item in enumerate(index if isinstance(index, tuple) else (index,)):
+    axis = 0
+    for item in index if isinstance(index, tuple) else (index,):
+        if isinstance(item, int):
+            x = aten.select.int(x, axis, item)
+            continue
         if item is None:
             x = x.unsqueeze(axis)
         elif isinstance(item, slice):
             start, stop, step = item.indices(x.shape[axis])
             x = aten.slice.Tensor(x, axis, start, max(start, stop), step)
         else:
-            raise TypeError(f"a fake CUDA tensor takes slices and None as index; got {item!r}")
+            raise TypeError(f"a fake CUDA tensor takes integers, slices and None; got {item!r}")
+        axis += 1
     return x
 
 
