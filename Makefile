@@ -65,6 +65,7 @@ test-cupy-emulated: $(VENV)/.test
 
 bench: $(VENV)/.test
 	@$(BIN)/python -m benchmarks.speed $(BENCH_ARGS)
+	@$(BIN)/python -m benchmarks.regret
 
 bench-memory: $(VENV)/.bench
 	@$(BIN)/python -m benchmarks.memory $(BENCH_ARGS)

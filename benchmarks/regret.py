@@ -4,7 +4,8 @@ Problems are drawn at random by seed. On each one ``solver="auto"`` runs in turn
 that is not hopeless, with scikit-learn's PCA of as many components and, if n ≫ d, with the least
 that a formed problem takes: one SYRK of X and one read of X. Ratios of medians count, not times.
 What takes three times as long as auto is stopped; its time is then a lower bound, and so is that of
-auto if it loses patience. Notes say so.
+auto if it loses patience. Notes say so. The seconds that plans predict are compared with those that
+fits take, by shape, spectrum and form; ``--calibrate`` measures the profile behind them first.
 """
 
 from __future__ import annotations
@@ -25,9 +26,11 @@ from threadpoolctl import threadpool_limits
 
 import slce_xp
 from benchmarks.datasets import MissingDataError, load
-from benchmarks.drawn import Drawn, draw
+from benchmarks.drawn import REGIONS, Drawn, draw
 from benchmarks.problems import DATA_SETS, synthetic
-from benchmarks.timing import environment, interleaved
+from benchmarks.report import write_between_markers
+from benchmarks.timing import CLOCKS, environment, interleaved
+from slce_xp._planning import profiles
 
 FORMS = ("scatter", "gram", "krylov")
 # A dense form is left out if its work is so many times that of the other one, or as much as this.
@@ -38,6 +41,8 @@ TALL = 5  # n ≥ 5·d counts as n ≫ d
 LARGE = 1e6  # entries of X: what a fit does beside a SYRK of fewer is Python
 MANY_CLASSES = (50_000, 500, 5_000)
 FULL = {"most_work": 2e10, "seconds": 6.0, "patience": 30.0, "minutes": 14.0}
+SPECTRA = ("flat", "medium", "steep")
+REAL = "real data"
 QUICK = {"most_work": 1e9, "seconds": 2.0, "patience": 5.0, "minutes": 1.7}
 
 # ---------------------------------------------------------------- one problem
@@ -63,7 +68,9 @@ def stopped_after(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def race(X: Any, y: np.ndarray, seconds: float, patience: float) -> dict[str, Any]:
+def race(
+    X: Any, y: np.ndarray, seconds: float, patience: float, clock: Callable[[], float]
+) -> dict[str, Any]:
     """Medians of auto, of each form and of PCA, with what was left out and why."""
     n, d = X.shape
     is_sparse = not isinstance(X, np.ndarray)
@@ -83,14 +90,14 @@ def race(X: Any, y: np.ndarray, seconds: float, patience: float) -> dict[str, An
         limit = 3 * first["auto"] + 1.0 if first else patience
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            start = time.perf_counter()
+            start = clock()
             try:
                 with stopped_after(limit):
                     run()
             except StoppedError:
                 once.append(name)
                 notes[name] = f"stopped after {limit:.1f} s"
-            first[name] = time.perf_counter() - start
+            first[name] = clock() - start
         if any(issubclass(w.category, slce_xp.ConvergenceWarning) for w in caught):
             unconverged.append(name)
     best = min(first[form] for form in ("auto", *forms))
@@ -101,10 +108,9 @@ def race(X: Any, y: np.ndarray, seconds: float, patience: float) -> dict[str, An
     rounds = int(np.clip(seconds / max(sum(first[name] for name in again), 1e-3), 2, 15))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        times = first | interleaved(again, rounds, warm_ups=0)
+        times = first | interleaved(again, rounds, warm_ups=0, clock=clock)
     auto = models.get("auto")
     candidates = [form for form in forms if form in models and form not in unconverged]
-    predicted = getattr(getattr(auto, "plan", None), "seconds", None)
     return {
         "shape": [n, d, len(np.unique(y))],
         "dtype": str(X.dtype),
@@ -113,7 +119,7 @@ def race(X: Any, y: np.ndarray, seconds: float, patience: float) -> dict[str, An
         "best": min(candidates, key=lambda form: times[form], default=None),
         "seconds": times,
         "rounds": rounds,
-        "predicted": None if predicted is None else float(predicted),
+        "predicted": {form: float(models[form].plan.seconds) for form in models},
         "passes": getattr(auto, "passes", None),
         "notes": notes,
         "unconverged": unconverged,
@@ -163,7 +169,8 @@ def ratio(result: dict[str, Any], to: str) -> float | None:
     """Time of auto over another one's; of the best form, and of the prediction over the time."""
     times = result["seconds"]
     if to == "predicted":
-        return result["predicted"] and result["predicted"] / times["auto"]
+        predicted = result["predicted"].get("auto")
+        return predicted and predicted / times["auto"]
     other = result["best"] if to == "best" else to
     if other not in times:
         return None
@@ -211,15 +218,88 @@ def targets(results: dict[str, dict[str, Any]]) -> Iterator[tuple[str, str, bool
     floor = ratios("SYRK + read", lambda n, d: n * d >= LARGE)
     label = f"auto / (SYRK + read of X) where n·d ≥ {LARGE:.0e}, worst"
     yield from at_most(label, floor, 1.25, max)
-    predicted = ratios("predicted")
-    if predicted:
-        share = float(np.mean([1 / 1.5 <= p <= 1.5 for p in predicted]))
-        yield "predictions within 1.5 × ≥ 80 %", f"{100 * share:.0f} %", share >= 0.8
+    for form in (None, *FORMS):
+        found = predictions(results, form)
+        if found:
+            share = within(found)
+            label = f"predictions within 1.5 × ≥ 80 %, {form or 'all forms'}"
+            yield label, f"{100 * share:.0f} % of {len(found)}", share >= 0.8
+    passes = slce_xp.plan(20_000, 2_000, 10, where="blocks").passes
+    yield "planned passes over a file of 20 000 × 2 000 = 1", str(passes), passes == 1
     wrong = sum(
         r["counts_differ"] or "auto" in r["unconverged"] or "auto" in r["notes"]
         for r in results.values()
     )
     yield "auto stopped or unconverged, or counts that differ: 0", str(wrong), not wrong
+
+
+def predictions(
+    results: dict[str, dict[str, Any]],
+    form: str | None = None,
+    region: str | None = None,
+    spectrum: str | None = None,
+) -> list[float]:
+    """Predicted over measured seconds of requested forms; of some of the problems only."""
+    return [
+        seconds / r["seconds"][name]
+        for r in results.values()
+        if region in (None, r["region"]) and spectrum in (None, r["spectrum"])
+        for name, seconds in r["predicted"].items()
+        if name in FORMS and name not in r["notes"] and form in (None, name)
+    ]
+
+
+def within(ratios: list[float]) -> float:
+    """The share of predictions that are within a factor of 1.5."""
+    return float(np.mean([1 / 1.5 <= value <= 1.5 for value in ratios]))
+
+
+def prediction_rows(results: dict[str, dict[str, Any]]) -> Iterator[list[str]]:
+    """Shape, spectrum, and for each form the median and how many are within 1.5 × of all."""
+    for region in (*REGIONS, REAL):
+        for spectrum in (*SPECTRA, REAL):
+            cells = []
+            for form in FORMS:
+                found = predictions(results, form, region, spectrum)
+                hits = round(within(found) * len(found)) if found else 0
+                cells.append(f"{np.median(found):.2f}, {hits} of {len(found)}" if found else "–")
+            if any(cell != "–" for cell in cells):
+                yield [region, spectrum, *cells]
+
+
+def markdown(report: dict[str, Any]) -> str:
+    """The targets, the ratios by shape, and the predictions, as tables."""
+    results = report["results"]
+    lines = [
+        f"Machine: {report['environment']}; {report['threads']} threads, {report['clock']} clock, "
+        f"seed {report['seed']}, {len(results)} problems. Plans by the profile of "
+        f"{report['profile']}.",
+        "",
+        "| target | got | |",
+        "|---|---|---|",
+        *(f"| {label} | {value} | {'reached' if fine else 'missed'} |"
+          for label, value, fine in report["targets"]),
+        "",
+        "| shape | problems | auto / best form: median, worst | auto / PCA: median, worst |",
+        "|---|---|---|---|",
+    ]  # fmt: skip
+    for region in (*REGIONS, REAL):
+        some = {name: r for name, r in results.items() if r["region"] == region}
+        cells = []
+        for to in ("best", "PCA"):
+            found = [value for r in some.values() if (value := ratio(r, to)) is not None]
+            cells.append(f"{np.median(found):.2f}, {max(found):.2f}" if found else "–")
+        if some:
+            lines.append(f"| {region} | {len(some)} | {' | '.join(cells)} |")
+    lines += [
+        "",
+        "Predicted over measured seconds of requested forms: median, and those within 1.5 ×.",
+        "",
+        f"| shape | spectrum | {' | '.join(FORMS)} |",
+        "|---|---|---|---|---|",
+        *(f"| {' | '.join(cells)} |" for cells in prediction_rows(results)),
+    ]
+    return "\n".join(lines)
 
 
 def summary(results: dict[str, dict[str, Any]], asked: int) -> list[str]:
@@ -233,37 +313,48 @@ def summary(results: dict[str, dict[str, Any]], asked: int) -> list[str]:
     lines += [f"  {'reached' if fine else 'MISSED ':7} {value:>7}  {label}"
               for label, value, fine in table]  # fmt: skip
     missed = [f"{label} (got {value})" for label, value, fine in table if not fine]
-    return [*lines, f"Targets missed in this run: {'; '.join(missed) or 'none'}."]
+    lines += ["", "predicted / measured seconds: shape, spectrum, and by form"]
+    lines += ["  ".join(f"{cell:14}" for cell in cells) for cells in prediction_rows(results)]
+    return [*lines, "", f"Targets missed in this run: {'; '.join(missed) or 'none'}."]
 
 
 # ---------------------------------------------------------------- the run
 
 
-def problems(options: argparse.Namespace, most_work: float) -> Iterator[tuple[str, Any]]:
-    """Names, and functions that make the data."""
+def problems(options: argparse.Namespace, most_work: float) -> Iterator[tuple[str, Any, str, str]]:
+    """Names, functions that make the data, and the kind of shape and of spectrum."""
     for i, drawn in enumerate(draw(options.count, options.seed, most_work)):
-        yield f"{options.seed}:{i} {describe(drawn)}", drawn.data
+        region = list(REGIONS)[i % 3]
+        yield f"{options.seed}:{i} {describe(drawn)}", drawn.data, region, spectrum_of(drawn)
     if options.data:
         for name in DATA_SETS:
-            yield name, lambda name=name: load(name, options.data, download=False)
+            yield name, lambda name=name: load(name, options.data, download=False), REAL, REAL
     if not options.quick:
-        yield "many classes", lambda: synthetic(*MANY_CLASSES)
+        yield "many classes", lambda: synthetic(*MANY_CLASSES), "tall", "medium"
+
+
+def spectrum_of(drawn: Drawn) -> str:
+    return SPECTRA[0 if drawn.decay < 0.5 else 2 if drawn.decay > 1.2 else 1]
 
 
 def describe(drawn: Drawn) -> str:
-    slope = "flat" if drawn.decay < 0.5 else "steep" if drawn.decay > 1.2 else ""
+    slope = spectrum_of(drawn).replace("medium", "")
     parts = (slope, "tiny gap" if drawn.spread > 0.3 else "", "far" if drawn.offset else "")
     return " ".join(part for part in parts if part)
 
 
 def measure(
-    made: Iterable[tuple[str, Any]], seconds: float, patience: float, minutes: float
+    made: Iterable[tuple[str, Any, str, str]],
+    seconds: float,
+    patience: float,
+    minutes: float,
+    clock: Callable[[], float] = time.perf_counter,
 ) -> dict[str, dict[str, Any]]:
     """Race on one problem after the other, until time is up, and print a line for each."""
     end = time.monotonic() + 60 * minutes
     results: dict[str, dict[str, Any]] = {}
     print(HEADER)
-    for name, make in made:
+    for name, make, region, spectrum in made:
         if time.monotonic() > end:
             break
         try:
@@ -271,7 +362,8 @@ def measure(
         except MissingDataError as error:
             print(f"{name} is left out. {error}")
             continue
-        results[name] = race(X, y, seconds, patience)
+        kind = {"region": region, "spectrum": spectrum}
+        results[name] = kind | race(X, y, seconds, patience, clock)
         print(row(name, results[name]), flush=True)
     return results
 
@@ -284,26 +376,43 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--data", type=Path, help="folder of .npz data sets, raced as well")
     parser.add_argument("--quick", action="store_true", help="small problems, two minutes at most")
     parser.add_argument("--threads", type=int, default=2, help="of the BLAS (%(default)s)")
-    parser.add_argument("--write", type=Path, help="JSON file for the results")
+    parser.add_argument("--clock", choices=CLOCKS, default="wall",
+                        help="cpu: processor time, for a machine that is not idle")  # fmt: skip
+    parser.add_argument("--calibrate", action="store_true",
+                        help="measure the profile of this machine first, and store it")  # fmt: skip
+    parser.add_argument("--minutes", type=float, help="begin no problem after so many")
+    parser.add_argument("--output", type=Path, help="folder for regret.json")
+    parser.add_argument("--write", type=Path, help="Markdown file whose tables to write anew")
     options = parser.parse_args(arguments)
     size = QUICK if options.quick else FULL
     if options.count is None:
         options.count = 16 if options.quick else 60
     made = list(problems(options, size["most_work"]))
+    minutes = options.minutes or size["minutes"]
     print(f"{environment()}; limited to {options.threads}")
     with threadpool_limits(options.threads):
-        results = measure(made, size["seconds"], size["patience"], size["minutes"])
+        if options.calibrate:
+            print(slce_xp.calibrate())
+        clock = CLOCKS[options.clock]
+        results = measure(made, size["seconds"], size["patience"], minutes, clock)
     for line in summary(results, len(made)):
         print(line)
+    report = {
+        "environment": environment(),
+        "threads": options.threads,
+        "clock": options.clock,
+        "profile": profiles.load().name,
+        "seed": options.seed,
+        "results": results,
+        "targets": [[label, value, bool(fine)] for label, value, fine in targets(results)],
+    }
+    if options.output:
+        options.output.mkdir(parents=True, exist_ok=True)
+        path = options.output / "regret.json"
+        path.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+        print(f"wrote {path}")
     if options.write:
-        report = {
-            "environment": environment(),
-            "seed": options.seed,
-            "results": results,
-            "targets": [[label, value, bool(fine)] for label, value, fine in targets(results)],
-        }
-        options.write.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
-        print(f"wrote {options.write}")
+        write_between_markers(options.write, "regret", markdown(report))
 
 
 if __name__ == "__main__":

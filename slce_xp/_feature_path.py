@@ -132,6 +132,14 @@ class FeaturePath:
         Returns
         -------
         numpy.ndarray of int, shape (n_features,)
+
+        Examples
+        --------
+        >>> import slce_xp
+        >>> X = [[0.0, 5.0, 1.0], [1.0, 4.0, 2.0], [8.0, 5.0, 4.0], [9.0, 4.0, 5.0]]
+        >>> path = slce_xp.feature_path(X, [0, 0, 1, 1], n_features=2)
+        >>> path.ranked(2)
+        array([0, 1])
         """
         step, count = self._step_with(n_features)
         return np.asarray(self.supports[step][_by_norm(self.coefficients[step])[:count]])
@@ -150,6 +158,14 @@ class FeaturePath:
         -------
         numpy.ndarray of int, shape (n_features,)
             Positions of columns, ascending.
+
+        Examples
+        --------
+        >>> import slce_xp
+        >>> X = [[0.0, 5.0, 1.0], [1.0, 4.0, 2.0], [8.0, 5.0, 4.0], [9.0, 4.0, 5.0]]
+        >>> path = slce_xp.feature_path(X, [0, 0, 1, 1], n_features=2)
+        >>> path.select(1)
+        array([0])
         """
         return np.sort(self.ranked(n_features))
 
@@ -167,6 +183,14 @@ class FeaturePath:
         -------
         numpy.ndarray, shape (n_features,)
             In the order of the columns.
+
+        Examples
+        --------
+        >>> import slce_xp
+        >>> X = [[0.0, 5.0, 1.0], [1.0, 4.0, 2.0], [8.0, 5.0, 4.0], [9.0, 4.0, 5.0]]
+        >>> path = slce_xp.feature_path(X, [0, 0, 1, 1], n_features=2)
+        >>> path.features(["length", "weight", "age"], 1)
+        array(['length'], dtype='<U6')
         """
         names = self.feature_names if names is None else names
         if names is None:
@@ -205,6 +229,14 @@ class FeaturePath:
         -------
         Model
             Of ``X[:, path.select(n_features)]``; these columns are held in memory.
+
+        Examples
+        --------
+        >>> import slce_xp
+        >>> X = [[0.0, 5.0, 1.0], [1.0, 4.0, 2.0], [8.0, 5.0, 4.0], [9.0, 4.0, 5.0]]
+        >>> path = slce_xp.feature_path(X, [0, 0, 1, 1], n_features=2)
+        >>> path.refit(1).components
+        array([[1.]])
         """
         chosen = self.select(n_features)
         if not len(chosen):

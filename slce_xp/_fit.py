@@ -25,7 +25,6 @@ from slce_xp._planning.costs import smaller_form
 from slce_xp._planning.memory import Limits
 from slce_xp._planning.plan import Plan
 from slce_xp._planning.problem import BLOCKS, CLUSTER, ITEMSIZES, MEMORY, Problem
-from slce_xp._planning.profile import Profile
 from slce_xp._progress import Bar, Progress
 from slce_xp.core import eigen, krylov, mixed, separation
 from slce_xp.core.groups import Groups
@@ -147,8 +146,9 @@ def fit(
         For "separation", the weight ρ of the diagonal in
         :math:`N = \tau ((1 - \rho) S_w / n + \rho \operatorname{diag}(S_w / n))`, from 0 to 1.
         "auto": the weight that separates unseen samples best, by generalised cross-validation, and
-        τ such that N is their spread; a number: τ = 1. At least the 4·d·eps that rounding needs is
-        used, with a warning if S_w is singular.
+        τ such that N is their spread; a number: τ = 1. The weight of all samples counts as their
+        number: weights should be 1 in the mean. At least the 4·d·eps that rounding needs is used,
+        with a warning if S_w is singular.
     precision : {"auto", "full", "mixed"}
         "mixed": a float64 fit takes its large products in float32 and corrects the result by
         residuals in float64, until the angle is proved to `tol`; otherwise it starts again in full
@@ -241,14 +241,17 @@ def fit(
 
     dtype = working_dtype_name(matrix, place)
     matrix, limits, plan = make_plan(
-        matrix, place, Problem(n, d, n_classes, k, dtype, **costs(groups)), memory, solver
-    )
+        matrix, place, Problem(n, d, n_classes, k, dtype, doubles=not separates, **costs(groups)),
+        memory, solver,
+    )  # fmt: skip
     tol = _parameters.as_tolerance(tol, dtype)
     bar = Bar(plan.passes) if progress else Progress()
     with contextlib.closing(bar), _backend.computing(place):
         if plan.where == MEMORY:
             matrix = _backend.move(matrix, place)
         rows = open_planned(matrix, place, plan, bar, kept, limits)
+        dense = _dense_plan(plan, limits, place)
+        _use_device_blocks(rows, [plan, plan if dense is None else dense])
         if separates:
             operator = separation.operator_of(rows, groups, plan.form)
             parts = separation.solve(operator, plan.form, k, weight_of_diagonal)
@@ -256,7 +259,6 @@ def fit(
             bar.done()
             return _named(model, X)
         profile = profiles.load(place.xp, place.device)
-        dense = _dense_plan(plan, limits, profile)
         request = Request(
             k=k,
             tol=tol,
@@ -288,7 +290,8 @@ def fit(
         else:
             solution = krylov.solve(operator, request)
             if dense is not None and _needs_dense_form(solution, request, solver, max_iter):
-                if plan.form == "krylov" and plan.where != MEMORY:
+                is_wider = dense.computed_dtype != plan.computed_dtype
+                if plan.form == "krylov" and (plan.where != MEMORY or is_wider):
                     rows = open_planned(matrix, place, dense, bar, kept, limits)
                     operator = operator_of(rows, groups, dense.form, seed)
                 fewer = solution.eigenvalues.shape[0] < k
@@ -297,7 +300,11 @@ def fit(
                 solution = dataclasses.replace(found, passes=solution.passes)
             elif dense is not None and solution.formed:
                 plan = _after(plan, dense, LONG if plan.form == "krylov" else plan.reason)
-        model = make_model(operator, solution, labels, plan, n_components)
+        narrower = None if plan.computed_dtype == dtype else getattr(place.xp, dtype)
+        if narrower is not None:  # rounded in units near one, as X times a power of two is
+            values = place.xp.astype(solution.eigenvalues, narrower)
+            solution = dataclasses.replace(solution, eigenvalues=values)
+        model = make_model(operator, solution, labels, plan, n_components, narrower)
         bar.done()
     _warnings.warn_if_unconverged(model, solution, request)
     return _named(model, X)
@@ -381,8 +388,11 @@ def make_model(
     xp, _ = operator.place
     vectors = eigen.fix_signs(solution.vectors)
     low, high = solution.n_positive
+    angle = solution.angle_bound
     _warnings.warn_if_useless(n_components, plan.n_components, low, high)
     kept = slice(None, low if n_components == "positive" else plan.n_components)
+    if dtype is not None and dtype != vectors.dtype:
+        angle += float(xp.finfo(dtype).eps) * math.sqrt(vectors.shape[1])  # of rounding
     dtype = dtype or vectors.dtype
     arrays = {
         "components": vectors[:, kept].T,
@@ -402,7 +412,7 @@ def make_model(
         n_unlabeled=labels.n_unlabeled,
         n_positive=low,
         n_positive_bounds=(low, high),
-        angle_bound=solution.angle_bound,
+        angle_bound=angle,
         total_loss=eigen.scaled_number(host[1][0], exponent, "total_loss"),
         plan=plan,
         passes=solution.passes,
@@ -428,7 +438,10 @@ def make_plan(
     """The plan for X, and X as it suits the plan: in memory, or to be read in blocks."""
     limits = Limits(memory, _backend.free_bytes(place))
     accelerated = _backend.accelerator_model(place) is not None
-    problem = dataclasses.replace(problem, accelerated=accelerated)
+    is_array = not isinstance(matrix, (RowReader, Sparse)) and not _backend.is_dask(matrix)
+    has_double = _backend.dtype_name(_backend.longest_float(place)) == "float64"
+    doubles = problem.doubles and is_array and has_double and not accelerated
+    problem = dataclasses.replace(problem, accelerated=accelerated, doubles=doubles)
     profile = profiles.load(place.xp, place.device)
     choose = partial(_plan.choose, solver=solver, profile=profile)
     if _backend.is_dask(matrix):
@@ -455,6 +468,7 @@ def make_plan(
         problem,
         where=BLOCKS,
         by_rows=True,
+        doubles=False,
         stored=matrix.stored() if matrix.is_sparse else None,
         chunk_rows=matrix.chunk_rows,
         copies=matrix.copies,
@@ -483,8 +497,10 @@ def open_planned(
 ) -> Rows:
     """X as the plan has it, of which some rows are kept: it is in place, or read there."""
     size = plan.n_samples * plan.n_features * ITEMSIZES[plan.dtype]
+    is_double = plan.computed_dtype != plan.dtype
     rows = open_rows(
         matrix,
+        dtype=_backend.longest_float(place) if is_double else None,
         place=place,
         progress=progress,
         read_rows=plan.read_rows,
@@ -518,10 +534,18 @@ def _in_form(request: Request, plan: Plan, limits: Limits, solver: str) -> Reque
     )
 
 
-def _dense_plan(plan: Plan, limits: Limits, profile: Profile) -> Plan | None:
+def _use_device_blocks(rows: Rows, plans: list[Plan]) -> None:
+    """Read X on an accelerator in blocks for which all plans have room."""
+    if plans[0].problem.accelerated and plans[0].where == MEMORY:
+        rows.block_bytes = min(plan.memory.temporaries for plan in plans)
+        rows.copy_bytes = min(plan.block_bytes for plan in plans)
+
+
+def _dense_plan(plan: Plan, limits: Limits, place: Place) -> Plan | None:
     """The plan for what an iteration leaves; None if no dense form fits into memory."""
     if plan.form != "krylov":
         return plan
+    profile = profiles.load(place.xp, place.device)
     try:
         return _plan.choose(plan.problem, limits, smaller_form(plan.problem), profile)
     except MemoryError:
@@ -530,7 +554,7 @@ def _dense_plan(plan: Plan, limits: Limits, profile: Profile) -> Plan | None:
 
 def _can_form(plan: Plan, dense: Plan | None) -> bool:
     """Whether a matrix-free iteration can form C and go on with it."""
-    if dense is None or plan.where != MEMORY:
+    if dense is None or plan.where != MEMORY or plan.computed_dtype != dense.computed_dtype:
         return False
     problem = plan.problem
     by_samples = problem.n < problem.d and problem.supervised

@@ -150,6 +150,13 @@ class SLCESelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         -------
         SLCESelector
             The selector itself.
+
+        Examples
+        --------
+        >>> from slce_xp import SLCESelector
+        >>> X = [[0.0, 5.0], [1.0, 4.0], [8.0, 5.0], [9.0, 4.0]]
+        >>> SLCESelector(1).fit(X, [0, 0, 1, 1]).support_
+        array([ True, False])
         """
         check_given(self, y)
         X = checked(self, X, reset=True, ensure_all_finite=False)
@@ -214,7 +221,17 @@ class SLCESelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
 
         Returns
         -------
-        array, shape (n, n_features_)
+        array, shape (n, m)
+
+        Examples
+        --------
+        >>> from slce_xp import SLCESelector
+        >>> X = [[0.0, 5.0], [1.0, 4.0], [8.0, 5.0], [9.0, 4.0]]
+        >>> SLCESelector(1).fit(X, [0, 0, 1, 1]).transform(X)
+        array([[0.],
+               [1.],
+               [8.],
+               [9.]])
         """
         check_is_fitted(self)
         if not is_of_another_library(X):

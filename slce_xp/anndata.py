@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from slce_xp import _backend, fit
+from slce_xp import _backend, feature_path, fit
 from slce_xp._errors import invalid, naming, wrong_type
+from slce_xp._parameters import as_count
 
 
 def slce(
@@ -79,11 +80,8 @@ def slce(
     """
     _check_is_annotated(adata, copy)
     labels = _labels(adata, label_key, fit_options.get("unlabeled"))
-    X = _matrix(adata, layer)
     genes = _genes(adata, use_highly_variable)
-    if genes is not None:
-        X = X[:, genes] if _backend.is_array(X) or _backend.is_sparse(X) else _Columns(X, genes)
-
+    X = _used(_matrix(adata, layer), genes)
     model = fit(X, labels, n_components, **fit_options)
     # CuPy's arrays, dense and sparse, have `get`; any other X is on the host.
     model = model if hasattr(X, "get") else model.to("numpy")
@@ -104,15 +102,139 @@ def slce(
         "use_highly_variable": genes is not None,
         **fit_options,
     }
-    # Files store neither arrays nor devices nor None.
-    params = {name: p for name, p in params.items() if isinstance(p, (str, bool, int, float))}
     own = ("loss",) if model.criterion == "centroid" else ("separation", "shrinkage")
     names = ("eigenvalues", "n_positive", *own, "total_loss", "classes", "counts")
-    facts = {"params": params, **{name: getattr(model, name) for name in names}}
+    facts = {"params": _storable(params), **{name: getattr(model, name) for name in names}}
     if model.classes.dtype.kind not in "iufbU":  # HDF5 does not store dates and objects
         facts["classes"] = model.classes.astype(str)
     target.uns[key_added] = facts
     return target if copy else None
+
+
+def select(
+    adata: Any,
+    label_key: str = "cell_type",
+    n_features: int | None = None,
+    *,
+    n_resamples: int = 0,
+    layer: str | None = None,
+    use_highly_variable: bool | None = None,
+    key_added: str = "slce",
+    copy: bool = False,
+    **path_options: Any,
+) -> Any:
+    """Select the genes that reconstruct the means of the labels, and mark them in `adata.var`.
+
+    Genes are those of `slce_xp.feature_path`, an exact lasso, or with resamples those that it
+    selects most often (`slce_xp.SLCESelector`, with scikit-learn). Sparse counts stay sparse.
+
+    Parameters
+    ----------
+    adata : anndata.AnnData, shape (n, d)
+        Cells × genes. If it is backed by a file, X is read in blocks of cells.
+    label_key : str
+        The column of `adata.obs` with the labels.
+    n_features : int, optional
+        How many genes to select; by default 50, or all if there are fewer.
+    n_resamples : int
+        Resamples of half the cells for the frequencies; 0: none.
+    layer : str, optional
+        A layer to use instead of `adata.X`.
+    use_highly_variable : bool, optional
+        Whether to select only from the genes that `adata.var["highly_variable"]` marks; None: if
+        that column exists.
+    key_added : str
+        The prefix of the results.
+    copy : bool
+        Write into a copy and return it.
+    **path_options
+        Passed to `slce_xp.feature_path`: `penalty`, `targets`, `ridge` and the like.
+
+    Returns
+    -------
+    AnnData or None
+        The copy, or None if `adata` itself was written into:
+
+        - ``var["slce_selected"]``: whether a gene is selected,
+        - ``var["slce_coefficient"]``: the norm of its coefficients at the end of the path,
+        - ``var["slce_frequency"]``: the share of the resamples that select it, if there are any,
+        - ``uns["slce_selection"]``: ``lambdas``, ``counts`` (of genes for each λ), ``gaps``,
+          ``stability`` if there are two resamples or more, and the ``params`` of the call.
+
+    See Also
+    --------
+    slce_xp.feature_path : For a matrix and labels.
+
+    Examples
+    --------
+    >>> import anndata, numpy as np, slce_xp.anndata
+    >>> rng = np.random.default_rng(0)
+    >>> cells = anndata.AnnData(rng.normal(size=(60, 20)))
+    >>> cells.obs["cell_type"] = np.repeat(["B", "NK", "T"], 20)
+    >>> cells.X[20:40, 3] += 5
+    >>> cells.X[40:, 8] += 5
+    >>> slce_xp.anndata.select(cells, n_features=2)
+    >>> list(cells.var_names[cells.var["slce_selected"]])
+    ['3', '8']
+    """
+    _check_is_annotated(adata, copy)
+    labels = _labels(adata, label_key, path_options.get("unlabeled"))
+    genes = _genes(adata, use_highly_variable)
+    X = _used(_matrix(adata, layer), genes)
+    places = np.arange(adata.shape[1]) if genes is None else np.flatnonzero(genes)
+    results: dict[str, np.ndarray] = {}
+    facts: dict[str, Any] = {}
+    if as_count(n_resamples, "n_resamples", 0):
+        from slce_xp import SLCESelector  # needs scikit-learn
+
+        count = min(50, len(places)) if n_features is None else n_features
+        selector = SLCESelector(count, n_resamples=n_resamples, **path_options).fit(X, labels)
+        path, chosen = selector.path_, selector.get_support(indices=True)
+        results["frequency"] = selector.frequencies_
+        if n_resamples > 1:
+            facts["stability"] = selector.stability_
+    else:
+        path = feature_path(X, labels, n_features=n_features, **path_options)
+        most = max(map(len, path.supports))
+        chosen = path.select(most if n_features is None else min(n_features, most))
+    results["coefficient"] = np.zeros(len(places))
+    results["coefficient"][path.entered] = path.norms[-1]
+    target = adata.copy() if copy else adata
+    selected = np.zeros(adata.shape[1], dtype=bool)
+    selected[places[chosen]] = True
+    target.var[f"{key_added}_selected"] = selected
+    for name, values in results.items():
+        everyone = np.zeros(adata.shape[1])
+        everyone[places] = values
+        target.var[f"{key_added}_{name}"] = everyone
+    params = {
+        "label_key": label_key,
+        "n_features": n_features,
+        "n_resamples": n_resamples,
+        "layer": layer,
+        "use_highly_variable": genes is not None,
+        **path_options,
+    }
+    target.uns[f"{key_added}_selection"] = {
+        "params": _storable(params),
+        "lambdas": path.lambdas,
+        "counts": np.array([len(support) for support in path.supports]),
+        "gaps": path.gaps,
+        **facts,
+    }
+    return target if copy else None
+
+
+def _used(X: Any, genes: np.ndarray | None) -> Any:
+    """Return the columns of the genes to use."""
+    if genes is None:
+        return X
+    return X[:, genes] if _backend.is_array(X) or _backend.is_sparse(X) else _Columns(X, genes)
+
+
+def _storable(params: dict[str, Any]) -> dict[str, Any]:
+    """Return what files store: neither arrays nor devices nor None."""
+    return {name: p for name, p in params.items() if isinstance(p, (str, bool, int, float))}
 
 
 class _Columns:

@@ -267,9 +267,9 @@ def longest(monkeypatch):
     counts = [0]
     read = row_reader.RowReader.read
 
-    def spy(reader, block):
+    def spy(reader, block, *buffer):
         counts.append(block.stop - block.start)
-        return read(reader, block)
+        return read(reader, block, *buffer)
 
     monkeypatch.setattr(row_reader.RowReader, "read", spy)
     return lambda: max(counts)

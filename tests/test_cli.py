@@ -774,6 +774,8 @@ OPTIONS = {
     "predict": "--output --id --label --impute --data --stream --force --labels --duplicates",
     "compare": "--label --labels --components --methods --folds --time-limit --scale --impute "
     "--features --drop --unlabeled --output --plot --force",
+    "select": "--label --labels --features --resamples --folds --scale --impute --drop --output "
+    "--plot --top --force",
     "inspect": "--top",
     "plan": "--samples --features --classes --components --dtype --max-memory --machine-memory",
     "calibrate": "--backend --device",

@@ -9,6 +9,7 @@ import scipy.sparse as sp
 from conftest import load_set, needs_float64, spare_compiling
 
 import slce_xp
+from slce_xp import _backend
 from slce_xp._planning import schedule
 from slce_xp.core import krylov
 from slce_xp.core import moment_sums as _moments
@@ -344,6 +345,18 @@ def test_a_large_column_costs_the_gram_form_no_digits(column):
     np.testing.assert_allclose(model.eigenvalues, values[:2], atol=8 * 1.2e-7 * values[0])
 
 
+@pytest.mark.filterwarnings("ignore:.*(lowers the loss|lower the loss)")
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("solver", [*FORMS, "auto"])
+def test_samples_that_are_all_the_same(solver, dtype):
+    y = np.array([2, 2, 0, 2, 3, 1, 1, 0, 0, 1])
+    for seed in (0, 27, 78, 149):
+        X = np.tile(np.random.default_rng(seed).standard_normal(13), (10, 1)).astype(dtype)
+        model = slce_xp.fit(X, y, 13, solver=solver)
+        assert model.n_positive == 0
+        assert np.abs(model.eigenvalues).max() <= 10 * 4 * np.finfo(dtype).eps ** 2 * 13
+
+
 @pytest.mark.parametrize("duplicates", [0, 20])
 def test_the_gram_form_finds_the_whole_null_space(duplicates):
     """Rounding in combinations of samples that vanish is not a direction of X."""
@@ -471,6 +484,21 @@ def test_centring_of_sparse_samples_without_a_label_counts_as_much_as_they_do(so
             )
         _, vectors = oracle.descending(oracle.weighted_matrix(X, y, None, y >= 0, 1e4))
         assert oracle.largest_angle(model.components, vectors[:1]) <= model.angle_bound
+
+
+def test_an_eigensolver_of_torch_that_returns_nan_tries_again():
+    torch = pytest.importorskip("torch")
+    matrix = torch.asarray([[2.0, 1.0, 0.0], [1.0, -5.0, 0.0], [0.0, 0.0, 3.0]])
+    tried = []
+
+    def solve(given):
+        values, vectors = torch.linalg.eigh(given)
+        tried.append(given)
+        return (torch.full_like(values, torch.nan) if len(tried) == 1 else values), vectors
+
+    values, vectors = _backend.eigh(matrix, solve)
+    assert len(tried) == 2
+    assert torch.allclose(vectors @ torch.diag(values) @ vectors.T, matrix, atol=1e-5)
 
 
 def test_residuals_are_not_too_small_if_the_norm_is_rounding():

@@ -169,7 +169,7 @@ def damage(text):
 
 def test_damaged_or_foreign_file_is_ignored_and_replaced(cache, measured):
     stored(measured)
-    default = built_in(None, profiles._threads())
+    default = built_in(None, profiles.threads())
     for kind, text in damage(cache.read_text()).items():
         cache.write_text(text)
         assert profiles.load() == default, kind

@@ -30,6 +30,7 @@ NEEDED = {
     "large_data": {"dask", "sklearn"},
     "library_authors": {"sklearn", "torch"},
     "plots": {"matplotlib"},
+    "selection": {"pandas", "sklearn"},
     "scikit_learn": {"pandas", "sklearn", "torch"},
 }
 

@@ -18,7 +18,7 @@ SMALL = {"tall": Drawn(1, 90, 12, 3), "wide": Drawn(2, 30, 70, 4, "float32", off
 @pytest.fixture
 def tiny(monkeypatch):
     """Runs of two tiny problems instead of large ones."""
-    made = [(name, problem.data) for name, problem in SMALL.items()]
+    made = [(name, problem.data, name, "medium") for name, problem in SMALL.items()]
     monkeypatch.setattr(regret, "problems", lambda *_: made)
 
 
@@ -100,7 +100,9 @@ def test_slow_contenders_are_stopped():
 def result(auto, best, pca, shape=(100, 100, 3), **changes):
     seconds = {"auto": auto, "gram": best, "PCA": pca}
     base = {
-        "predicted": None,
+        "predicted": {},
+        "region": "wide",
+        "spectrum": "flat",
         "notes": {},
         "unconverged": [],
         "counts_differ": False,
@@ -110,14 +112,16 @@ def result(auto, best, pca, shape=(100, 100, 3), **changes):
 
 
 def test_targets_are_judged_by_median_and_worst():
-    fine = {str(i): result(1.0, 1.0, 4.0, predicted=1.2) for i in range(5)}
+    fine = {str(i): result(1.0, 1.0, 4.0, predicted={"gram": 1.2}) for i in range(5)}
     assert all(reached for _, _, reached in regret.targets(fine))
-    bad = {**fine, "bad": result(3.0, 1.0, 2.0, predicted=9.0, counts_differ=True)}
+    bad = {**fine, "bad": result(3.0, 1.0, 2.0, predicted={"gram": 9.0}, counts_differ=True)}
     table = {label: (value, reached) for label, value, reached in regret.targets(bad)}
     assert table["auto / best form, median ≤ 1.15"] == ("1.00", True)
     assert table["auto / best form, worst ≤ 2.0"] == ("3.00", False)
     assert table["auto / PCA where d ≥ n/2, worst ≤ 1.0"] == ("1.50", False)
-    assert table["predictions within 1.5 × ≥ 80 %"] == ("83 %", True)
+    assert table["predictions within 1.5 × ≥ 80 %, all forms"] == ("83 % of 6", True)
+    assert table["predictions within 1.5 × ≥ 80 %, gram"] == ("83 % of 6", True)
+    assert list(regret.prediction_rows(bad)) == [["wide", "flat", "–", "1.20, 5 of 6", "–"]]
     assert table["auto stopped or unconverged, or counts that differ: 0"] == ("1", False)
     stopped = result(3.0, 9.0, 1.0, notes={"auto": "stopped after 3 s"})
     assert regret.ratio(stopped, "best") is None  # a lower bound of 0.33 is not conclusive
@@ -132,7 +136,10 @@ def test_targets_are_judged_by_median_and_worst():
 
 def test_run_prints_a_table_and_a_summary(tiny, capsys, tmp_path, monkeypatch):
     monkeypatch.setitem(regret.QUICK, "seconds", 0.05)
-    regret.main(["--quick", "--threads", "1", "--write", str(tmp_path / "regret.json")])
+    page = tmp_path / "page.md"
+    page.write_text("<!-- regret: by hand -->\nold\n<!-- /regret -->\n")
+    arguments = ["--quick", "--threads", "1", "--output", str(tmp_path), "--write", str(page)]
+    regret.main([*arguments, "--clock", "cpu"])
     lines = capsys.readouterr().out.splitlines()
     assert lines[1].split()[:3] == ["problem", "n", "×"]
     assert lines[2].startswith("tall")
@@ -140,6 +147,11 @@ def test_run_prints_a_table_and_a_summary(tiny, capsys, tmp_path, monkeypatch):
     assert "30 × 70" in lines[3]
     assert any(line.startswith("Targets missed in this run: ") for line in lines)
     report = json.loads((tmp_path / "regret.json").read_text())
+    text = page.read_text()
+    assert "old" not in text
+    assert "| auto / best form, median ≤ 1.15 |" in text
+    assert "| tall | 1 |" in text
+    assert "| wide | medium |" in text
     for name, problem in SMALL.items():
         found = report["results"][name]
         assert found["shape"] == [problem.n, problem.d, problem.n_classes]

@@ -4,16 +4,114 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
+from types import ModuleType
 from typing import Any
 
+import array_api_compat as compat
 import numpy as np
 
 from slce_xp._backend.places import Array, place_of
+from slce_xp._backend.tracing import is_traced
 
-# Size from which SciPy's subset driver beats NumPy's full eigensolver: SciPy has a BLAS of its
-# own, whose threads compete with NumPy's for a while, so small problems lose by it.
+# Size from which SciPy's full eigensolver beats NumPy's: SciPy has a BLAS of its own, whose threads
+# compete with NumPy's for a while, so small problems lose by it.
 SUBSET_FROM = 400
+# Size from which SciPy's driver for some eigenpairs beats both, and the share of all eigenpairs
+# from which on it does not: its eigenvectors are found one by one.
+SOME_FROM, LARGEST_SHARE = 100, 1 / 6
+# Sizes from which CuPy computes half of a symmetric matrix, and torch leaves out a block of it: a
+# smaller one costs less than the launches that mirror the rest.
+SYRK_FROM, TRIANGLES_FROM = 512, 4096
+
+
+def gram(rows: Array) -> Array:
+    """RᵀR, (m, j) ↦ (j, j)."""
+    xp, _ = place_of(rows)
+    if rows.shape[1] >= SYRK_FROM and _leaves_out(xp, rows.shape[1]):
+        return mirrored(add_gram(None, rows))
+    return rows.T @ rows  # one array twice: NumPy calls SYRK, half the work
+
+
+def adds_in_place(xp: ModuleType) -> bool:
+    """Whether `add_gram` allocates nothing in addition to the total."""
+    return compat.is_cupy_namespace(xp) or compat.is_torch_namespace(xp)
+
+
+def add_gram(total: Array | None, rows: Array) -> Array:
+    """Add RᵀR to a total in place, (m, j) ↦ (j, j).
+
+    What lies above the diagonal of the total is complete after `mirrored` only.
+    """
+    xp, device = place_of(rows)
+    if not adds_in_place(xp):
+        product = gram(rows)
+        if total is None:
+            return product
+        total += product
+        return total
+    if total is None:
+        size = rows.shape[1]
+        total = xp.zeros((size, size), dtype=rows.dtype, device=device)
+    if compat.is_torch_namespace(xp):
+        _add_triangle(total, rows)
+    else:
+        kind, rows = ("N", rows.T) if rows.T.flags.c_contiguous else ("T", rows)
+        blas: Any = importlib.import_module("cupy.cublas")
+        blas.syrk(kind, rows, out=total, beta=1.0, lower=True)
+    return total
+
+
+def mirrored(matrix: Array) -> Array:
+    """What `add_gram` made, complete; in place."""
+    xp, _ = place_of(matrix)
+    size = matrix.shape[0]
+    if compat.is_torch_namespace(xp):
+        _mirror_triangle(matrix)
+    elif compat.is_cupy_namespace(xp):
+        _mirror_kernel()(size, matrix, size=size * size)
+    return matrix
+
+
+def _leaves_out(xp: ModuleType, size: int) -> bool:
+    """Whether `add_gram` leaves out some of a symmetric matrix of this size."""
+    if compat.is_torch_namespace(xp):
+        return size >= TRIANGLES_FROM
+    return compat.is_cupy_namespace(xp)
+
+
+def _add_triangle(total: Any, rows: Any) -> None:
+    """The same by torch, which has no SYRK: blocks on and below the diagonal."""
+    size = total.shape[0]
+    if size < TRIANGLES_FROM:
+        total.addmm_(rows.T, rows)
+        return
+    half = size // 2
+    left, right = rows[:, :half], rows[:, half:]
+    _add_triangle(total[:half, :half], left)
+    _add_triangle(total[half:, half:], right)
+    total[half:, :half].addmm_(right.T, left)
+
+
+def _mirror_triangle(total: Any) -> None:
+    size = total.shape[0]
+    if size >= TRIANGLES_FROM:
+        half = size // 2
+        _mirror_triangle(total[:half, :half])
+        _mirror_triangle(total[half:, half:])
+        total[:half, half:] = total[half:, :half].T
+
+
+@cache
+def _mirror_kernel() -> Any:
+    cupy = importlib.import_module("cupy")
+    return cupy.ElementwiseKernel(
+        "int64 size",
+        "raw T matrix",
+        "ptrdiff_t row = i / size, column = i % size;"
+        "if (row < column) matrix[i] = matrix[column * size + row];",
+        "slce_xp_mirror",
+    )
 
 
 def cholesky(matrix: Array) -> Array | None:
@@ -61,18 +159,27 @@ def eigh(matrix: Array, solve: Callable[..., Any] | None = None) -> tuple[Array,
     """All eigenpairs of a symmetric matrix, in ascending order, by the library or by `solve`.
 
     LAPACK's divide and conquer fails for a few matrices, most of whose eigenvalues are zero but for
-    rounding; with rows and columns in the reverse order it does not.
+    rounding, and Torch's then returns NaN; with rows and columns in the reverse order it does not.
     """
     xp, _ = place_of(matrix)
     solve = solve or xp.linalg.eigh
     try:
         values, vectors = solve(matrix)
+        if not _has_nan_of_torch(values):
+            return values, vectors
     except Exception as error:
         if not _is_linalg_error(error):
             raise
-        values, vectors = solve(xp.flip(matrix))
-        vectors = xp.flip(vectors, axis=0)
-    return values, vectors
+    values, vectors = solve(xp.flip(matrix))
+    return values, xp.flip(vectors, axis=0)
+
+
+def _has_nan_of_torch(values: Array) -> bool:
+    """Whether Torch on a CPU, where that is read at no cost, returned NaN without an error."""
+    if is_traced(values):
+        return False
+    xp, device = place_of(values)
+    return compat.is_torch_namespace(xp) and device.type == "cpu" and bool(xp.any(xp.isnan(values)))
 
 
 def _is_linalg_error(error: Exception) -> bool:
@@ -95,9 +202,13 @@ def largest_eigenpairs(matrix: Array, k: int) -> tuple[Array, Array]:
     """
     xp, device = place_of(matrix)
     m = matrix.shape[0]
-    some, solve = 0 < 2 * k < m, None
-    if _is_large_for_numpy(matrix):
-        chosen = {"subset_by_index": (m - k, m - 1)} if some else {"driver": "evd"}
+    solve = None
+    chosen: dict[str, Any] = {}
+    if isinstance(matrix, np.ndarray) and m > SOME_FROM and 0 < k < LARGEST_SHARE * m:
+        chosen = {"subset_by_index": (m - k, m - 1)}
+    elif _is_large_for_numpy(matrix):
+        chosen = {"driver": "evd"}
+    if chosen:
         linalg = importlib.import_module("scipy.linalg")
         solve = partial(linalg.eigh, check_finite=False, **chosen)
     values, vectors = eigh(matrix, solve)

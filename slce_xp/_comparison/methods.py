@@ -54,6 +54,8 @@ class Method(NamedTuple):
     is_nested : bool
         Whether the first components of many are those of a fit with few.
     takes_sparse : bool
+    unit : {"component", "feature"}
+        What is counted.
     """
 
     name: str
@@ -62,13 +64,14 @@ class Method(NamedTuple):
     flops: Callable[[Sizes, int], float]
     is_nested: bool = True
     takes_sparse: bool = True
+    unit: str = "component"
 
     def counts(self, components: tuple[int, ...], sizes: Sizes) -> tuple[tuple[int, ...], str]:
         """Return the numbers of components that exist, and why others do not."""
         most, why = self.limit(sizes)
         found = tuple(sorted({min(k, most) for k in components}))
         short = max(components) > most and self.name != ALL_FEATURES
-        return found, f"at most {most} component{'s' * (most != 1)}: {why}" * short
+        return found, f"at most {most} {self.unit}{'s' * (most != 1)}: {why}" * short
 
     def fits(self, counts: tuple[int, ...]) -> dict[int, tuple[int, ...]]:
         """Return the fits to do: components of a fit, and the counts that are taken from it."""

@@ -66,6 +66,8 @@ class Comparison:
         The accuracy of always predicting the largest class.
     preparation : str
         What was done to the columns in each fold.
+    unit : {"components", "features"}
+        What `Score.n_components` counts.
     """
 
     methods: tuple[str, ...]
@@ -77,6 +79,7 @@ class Comparison:
     n_folds: int
     largest: float
     preparation: str = ""
+    unit: str = "components"
 
     def best(self, classifier: str = "5-NN") -> tuple[Score, ...]:
         """Return the scores that the folds cannot tell from the best one, which comes first.
@@ -136,7 +139,7 @@ class Comparison:
         for method in self.methods:
             lines += self._rows(method)
         lines += ["", *(line for name in CLASSIFIERS for line in self._verdict(name))]
-        lines += [f"k: components; ±: standard error; =: within {NOISE:g} of them of the best"]
+        lines += [f"k: {self.unit}; ±: standard error; =: within {NOISE:g} of them of the best"]
         return "\n".join(lines)
 
     def _rows(self, method: str) -> list[str]:

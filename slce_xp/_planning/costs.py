@@ -48,13 +48,16 @@ class Steps:
         """Seconds of the steps that an iteration chooses from."""
         problem, item = self.problem, self.problem.itemsize
         shape = form if form != "krylov" else smaller_form(problem)
+        forming, dense = self._forming(shape, with_sums=form != "krylov"), self._dense(shape)
+        if not schedule.width:  # nothing to choose from
+            return Costs(forming=forming, dense=dense)
         m = problem.n if shape == "gram" else problem.d
         growth = self._growth(form, schedule)
         return Costs(
             implicit=self._pass(schedule) + growth,
-            forming=self._forming(shape, with_sums=form != "krylov"),
+            forming=forming,
             formed=self.profile.product(m, m, _average(problem, schedule), item) + growth,
-            dense=self._dense(shape),
+            dense=dense,
             ritz=0.5 * RITZ_PROBLEMS[shape] * HOST.eigh(RITZ_ROWS) / RITZ_ROWS**3,
         )
 

@@ -101,6 +101,7 @@ class Plan:
     n_classes = property(lambda self: self.problem.n_classes)
     n_components = property(lambda self: self.problem.k)
     dtype = property(lambda self: self.problem.dtype)
+    computed_dtype = property(lambda self: self.problem.within(self.form).dtype)
     stored = property(lambda self: self.problem.stored)
     where = property(lambda self: self.problem.where)
     width = property(lambda self: self.schedule.width)
@@ -275,8 +276,9 @@ def plan(
     profile = profiles.load() if device is None else profiles.PROFILES[device]
     is_gpu = device not in (None, "cpu")
     problem = Problem(
-        n, d, n_classes, k, dtype, stored, where, by_rows=where != MEMORY, accelerated=is_gpu
-    )
+        n, d, n_classes, k, dtype, stored, where, by_rows=where != MEMORY, accelerated=is_gpu,
+        doubles=where == MEMORY and stored is None and not is_gpu,
+    )  # fmt: skip
     limits = Limits(parse_bytes(max_memory))
     machine = parse_bytes(machine_memory, "machine_memory")
     advice = "" if machine is None else _advice(problem, limits, machine, profile)
@@ -402,9 +404,10 @@ def _schedules(form: str, problem: Problem) -> list[Schedule]:
     schedules = [] if form == "krylov" else [Schedule()]
     # Beyond the positive eigenvalues lie the null space and the bulk of the spectrum, and a start
     # block of very many classes is a dense problem already.
-    shorter = min(problem.n, problem.d)
-    suits = problem.k < problem.n_classes and max(4 * problem.n_classes, SMALL) <= shorter
-    if suits and (form != "gram" or problem.supervised):
+    dense = min(problem.n, problem.d) if problem.stored is None else problem.d
+    suits = problem.k < problem.n_classes and max(4 * problem.n_classes, SMALL) <= dense
+    is_single = problem.within(form).dtype == problem.dtype  # what residuals and angles are for
+    if suits and (form != "gram" or (problem.supervised and is_single)):
         schedules.append(_schedule(form, problem, is_fast=True, iterates=True))
     return schedules
 
@@ -417,8 +420,9 @@ def _schedule(form: str, problem: Problem, *, is_fast: bool, iterates: bool = Fa
 
 def _estimate(form: str, steps: Steps, schedule: Schedule, limits: Limits) -> Plan:
     problem = steps.problem
-    memory = memory_of(form, problem, schedule, limits)
-    seconds, costs = steps.solve(form, schedule)
+    computed = problem.within(form)
+    memory = memory_of(form, computed, schedule, limits)
+    seconds, costs = Steps(computed, steps.profile).solve(form, schedule)
     passes = 1
     if form == "krylov":
         passes += TYPICAL_PASSES

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 ITEMSIZES = {"float32": 4, "float64": 8}
 # Where X is: in memory, read in blocks of rows, or in chunks on a cluster.
@@ -32,6 +32,8 @@ class Problem:
         Whether samples have weights, and whether all have labels.
     accelerated : bool
         Whether it is computed on a GPU or another accelerator.
+    doubles : bool
+        Whether the Gram form may compute in float64, whatever the dtype.
     """
 
     n: int
@@ -48,6 +50,15 @@ class Problem:
     weighted: bool = False
     supervised: bool = True
     accelerated: bool = False
+    doubles: bool = False
+
+    def within(self, form: str) -> Problem:
+        """The problem as a form computes it.
+
+        G squares the condition of X: in single precision most small eigenvalues would have to be
+        resolved on X again, which takes longer than a product in double precision.
+        """
+        return replace(self, dtype="float64") if form == "gram" and self.doubles else self
 
     @property
     def itemsize(self) -> int:

@@ -20,7 +20,7 @@ from slce_xp._backend import Place
 from slce_xp._planning.devices import PROFILES, built_in
 from slce_xp._planning.profile import Profile
 
-__all__ = ["PROFILES", "Profile", "load", "path", "store", "stored"]
+__all__ = ["PROFILES", "Profile", "load", "path", "store", "stored", "threads"]
 
 VARIABLE = "SLCE_XP_PROFILE"
 FORMAT, VERSION = "slce_xp profiles", 1
@@ -43,7 +43,7 @@ def load(backend: str | ModuleType = "numpy", device: Any = None) -> Profile:
         return PROFILES["cpu"]
     if chosen == "builtin":
         return built_in(model)
-    return stored().get(_key(_name(backend), model)) or _default(model, _threads())
+    return stored().get(_key(_name(backend), model)) or _default(model, threads())
 
 
 def stored() -> dict[str, Profile]:
@@ -87,7 +87,7 @@ def describe(place: Place) -> str:
     model = _backend.accelerator_model(place)
     if model is not None:
         return f"{_name(place.xp)} on {model}"
-    count = _threads()
+    count = threads()
     plural = "s" * (count != 1)
     return f"{_name(place.xp)} on {_backend.processor_model()}, {count} thread{plural}"
 
@@ -101,7 +101,7 @@ def _key(backend: str, model: str | None) -> str:
 
     By model, not by machine: the nodes of a cluster share a home folder.
     """
-    return f"{backend}|{model or f'{_backend.processor_model()}|{_threads()} threads'}"
+    return f"{backend}|{model or f'{_backend.processor_model()}|{threads()} threads'}"
 
 
 @lru_cache(maxsize=256)
@@ -116,7 +116,7 @@ def _default(model: str | None, threads: int) -> Profile:
     return built_in(model, threads)
 
 
-def _threads() -> int:
+def threads() -> int:
     """Threads of the BLAS, as far as the environment tells."""
     for name in _THREADS:
         value = os.environ.get(name, "")

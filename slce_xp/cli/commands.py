@@ -21,6 +21,7 @@ from slce_xp.cli.comparing import compare
 from slce_xp.cli.inputs import read_table, read_to_fit
 from slce_xp.cli.names import some
 from slce_xp.cli.outputs import Outputs
+from slce_xp.cli.selecting import select
 from slce_xp.cli.table import Table, TableError, as_labels
 from slce_xp.cli.watching import has_bar, report_fold, step
 
@@ -273,6 +274,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], None]] = {
     "transform": _transform,
     "predict": _predict,
     "compare": compare,
+    "select": select,
     "inspect": _inspect,
     "plan": _plan,
     "calibrate": _calibrate,

@@ -13,7 +13,11 @@ from slce_xp.cli.options import corrected, parse
 from slce_xp.cli.reading import read
 from slce_xp.cli.table import Changes, Chosen, Table, TableError
 
-TO_FIT = ("fit", "compare")  # commands with a table that must have labels and no missing values
+TO_FIT = (
+    "fit",
+    "compare",
+    "select",
+)  # commands with a table that must have labels and no missing values
 LARGE_TABLE = 10**8  # bytes from which on a table is not read again to find all that is wrong
 MOST_TRIES = 6
 

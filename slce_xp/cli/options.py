@@ -77,6 +77,7 @@ def _parsers() -> tuple[_Parser, dict[str, _Parser]]:
     parsers.add_transform(commands)
     parsers.add_predict(commands)
     parsers.add_compare(commands)
+    parsers.add_select(commands)
     inspect = add_command(commands, "inspect", "show a model and its most important features")
     inspect.add_argument("model", type=Path, metavar="MODEL", help="a file that fit --model wrote")
     add(inspect, "--top")

@@ -191,6 +191,21 @@ def write_comparison_plot(path: Path, found: slce_xp.Comparison) -> None:
     _save_figure(path, figure)
 
 
+def write_ranking(path: Path, ranking: dict[str, np.ndarray]) -> None:
+    """Write a row for each selected feature, the most important one first."""
+    _write_table(path, {"rank": np.arange(1, len(ranking["feature"]) + 1), **ranking})
+
+
+def write_path_plot(path: Path, found: slce_xp.FeaturePath, names: np.ndarray | None) -> None:
+    """Plot a feature path as an image."""
+    from slce_xp import plot
+    from slce_xp.plot._axes import new_axes
+
+    figure = _new_figure()
+    plot.feature_path(found, names, ax=new_axes(2, figure))
+    _save_figure(path, figure)
+
+
 def _new_figure() -> Any:
     from matplotlib.figure import Figure
 

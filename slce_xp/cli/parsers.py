@@ -8,6 +8,7 @@ from typing import Any
 
 from slce_xp.cli.shared_options import (
     add,
+    at_least_one,
     at_least_two,
     count,
     folds,
@@ -218,6 +219,53 @@ example:
     )  # fmt: skip
     outputs.add_argument(
         "--plot", type=Path, metavar="FILE", help="a plot of the accuracies (.png, .svg, .pdf)"
+    )
+    add(outputs, "--force")
+    parser.set_defaults(stream=False)
+
+
+def add_select(commands: Any) -> None:
+    """Add ``slce-xp select``."""
+    parser = add_command(
+        commands,
+        "select",
+        "select the features that matter, by an exact sparse path",
+        epilog="""\
+Features are ranked by how often resamples of half the samples select them, with
+the rank that the analysis of variance (ANOVA) gives them. Classifiers are
+cross-validated on 10, 25, 50 and 100 features of both, selected in each fold.
+
+example:
+  slce-xp select genes.csv --label diagnosis --features 50 \\
+      --output selected.csv --plot path.png
+""",
+    )
+    _add_labelled_table(parser, "a table as fit takes it")
+    parser.add_argument(
+        "--features", type=at_least_one, default=50, dest="n_features", metavar="N",
+        help="how many features to select (%(default)s)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--resamples", type=count, default=50, metavar="N",
+        help="resamples for the frequencies and the stability; 0: none (%(default)s)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--folds", type=folds, default=5, metavar="N",
+        help="cross-validate classifiers on selected features; 0: skip (%(default)s)",
+    )  # fmt: skip
+    _add_table_options(parser)
+    _add_unlabeled_drop(_add_columns(parser, "--scale"))
+    outputs = parser.add_argument_group("outputs")
+    outputs.add_argument(
+        "-o", "--output", type=Path, metavar="FILE",
+        help="a row for each selected feature (.csv, .tsv, .parquet)",
+    )  # fmt: skip
+    outputs.add_argument(
+        "--plot", type=Path, metavar="FILE",
+        help="a plot of coefficients against the penalty (.png, .svg, .pdf)",
+    )  # fmt: skip
+    outputs.add_argument(
+        "--top", type=count, default=10, metavar="N", help="features to print (%(default)s)"
     )
     add(outputs, "--force")
     parser.set_defaults(stream=False)

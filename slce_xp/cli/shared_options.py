@@ -59,6 +59,11 @@ def count(text: str) -> int:
     return number(text, 0)
 
 
+def at_least_one(text: str) -> int:
+    """Parse an integer of at least 1."""
+    return number(text, 1)
+
+
 def at_least_two(text: str) -> int:
     """Parse an integer of at least 2."""
     return number(text, 2)

@@ -21,10 +21,11 @@ from slce_xp.core.solution import Request, Solution
 TRUSTED_GROWTH = 16.0
 # Negative eigenvalues of largest magnitude whose eigenvectors are separated from small ones.
 MOST_LARGEST = 32
+# What rounding adds to the Rayleigh quotient of a = XᵀDLw / μ, in eps of the trace, grows with the
+# square of trace / μ: vectors are refined if this bound is exceeded.
+MOST_GROWTH = 2.0**-3
 # The ridge with which G is factored if the first one does not suffice, relative to that.
 LARGER_RIDGE = 8.0
-# A vector a = Xᵀu is rounded relative to ‖X‖·‖u‖: if that exceeds this bound, it is refined.
-LONGEST = 32.0
 
 
 def solve(operator: CentroidOperator, request: Request) -> Solution:
@@ -76,7 +77,8 @@ def solve(operator: CentroidOperator, request: Request) -> Solution:
             if not trusted.all():
                 found = resolve(operator, found.vectors, square).or_known(known, trusted)
             if found.bounds()[0] == k:
-                if square * float(np.max(growth / known)) <= LONGEST**2:
+                shares = square / known
+                if eps * float(np.max(shares * np.maximum(shares, growth))) <= MOST_GROWTH:
                     values = _backend.from_host(found.values, operator.place, values.dtype)
                     angle = angle_bound(0.0, level, float(known[-1]), below)
                     return Solution(values, found.vectors, (k, k), angle, below=below + level)
@@ -181,31 +183,38 @@ class _Images:
         self._factor = factor
         self._values = values
         self._weights = weights
+        self._last: tuple[slice, Array, Array] | None = None
+
+    def _scores(self, part: slice) -> tuple[Array, Array]:
+        """L·w, shape (n, j), and eigenvalues to divide by; those of few are kept."""
+        if self._last is not None and self._last[0] == part:
+            return self._last[1:]
+        xp, _ = self._operator.place
+        values = self._values[part]
+        # Zero is exact if samples without a label count nothing.
+        safe = xp.where(values == 0, xp.ones_like(values), values)
+        left = self._factor @ self._weights[:, part]
+        self._last = (part, left, safe) if left.shape[1] <= self._operator.n_classes else None
+        return left, safe
 
     def vectors(self, part: slice) -> Array:
         """XᵀDLw / μ, shape (d, j), orthonormal columns: not divided by singular values."""
-        left = self._factor @ self._weights[:, part]
-        return self._operator.combine_rows((self._operator.reflect(left) / self._safe(part)).T).T
+        left, values = self._scores(part)
+        return self._operator.combine_rows((self._operator.reflect(left) / values).T).T
 
     def values_without(self, ridge: float, part: slice) -> tuple[Array, Array]:
         """Eigenvalues of T without what the ridge adds to them, to first order; that in ridges."""
         xp, _ = self._operator.place
-        left = self._factor @ self._weights[:, part]
+        left, values = self._scores(part)
         # With labels for all D is orthogonal, and need not be applied.
         image = left if self._operator.is_supervised else self._operator.reflect(left)
-        growth = xp.sum(image * image, axis=0) / self._safe(part)
+        growth = xp.sum(image * image, axis=0) / values
         return self._values[part] - ridge * growth, growth
 
     def known(self) -> KnownPairs:
         """All eigenpairs of T, for a refinement."""
         left = self._factor @ self._weights
         return KnownPairs(read(self._values)[0], lambda v: left.T @ v, lambda c: left @ c)
-
-    def _safe(self, part: slice) -> Array:
-        """Eigenvalues to divide by: zero is exact if samples without a label count nothing."""
-        xp, _ = self._operator.place
-        values = self._values[part]
-        return xp.where(values == 0, xp.ones_like(values), values)
 
     def beyond_rounding(self, part: slice) -> Array:
         """Orthonormal columns spanning `vectors`."""
@@ -248,11 +257,8 @@ class _Images:
                 vectors = vectors - others @ (others.T @ vectors)
         if not vectors.shape[1]:
             return vectors, vectors
-        xp, _ = self._operator.place
-        eps, gram = eigen.eps_of(vectors), gram_of(vectors)
-        if others is not None:  # of numbers out of all proportion some eigensolvers return NaN
-            gram = xp.where(xp.abs(gram) > eps * eps, gram, xp.zeros_like(gram))
-        squares, axes = _backend.largest_eigenpairs(gram, vectors.shape[1])
+        squares, axes = _backend.largest_eigenpairs(gram_of(vectors), vectors.shape[1])
+        eps = eigen.eps_of(vectors)
         count = int((eigen.read_finite(squares)[0] > eps**power).sum())
         left = vectors @ axes[:, count:]
         if count == 0:

@@ -123,7 +123,7 @@ def _correction(
     """(θ − M)⁻¹·r for each row r, without eigenvalues that cannot be separated from θ."""
     mu = known.values[:, None]
     distance = values[None, :] - mu
-    tiny = 2.0**13 * eigen.eps_of(residual) * square
+    tiny = 2.0**8 * operator.zero_level(square)  # never zero, even if all samples are the same
     apart = (np.abs(distance) > 4.0 * lengths) & (np.abs(mu) > tiny)
     # All directions begin with the eigenvalue zero: 1 / (θ − μ) = 1 / θ + μ / (θ·(θ − μ)). If θ
     # itself is zero, only known eigenvectors are corrected for.

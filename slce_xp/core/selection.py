@@ -124,6 +124,15 @@ def _no_difference() -> ValueError:
     )
 
 
+def _too_far() -> ValueError:
+    return invalid(
+        "X",
+        "X must have class means that differ by more than the rounding of its columns' means; "
+        "it is too far from the origin, or y says nothing about it. Subtract a constant from "
+        "columns with large means, use float64 and, if X is sparse, a dense X",
+    )
+
+
 # ---------------------------------------------------------------- products with S_t
 
 
@@ -260,7 +269,7 @@ class SparsePath:
         # Class means that are equal but for rounding say nothing.
         rounding = (64.0 * self._eps) ** 2 * float((squares + centring).sum())
         if not (self.largest > 0.0 and targets.between > rounding):
-            raise _no_difference()
+            raise _too_far() if (centring > squares).any() else _no_difference()
 
     def steps(self, penalties: Iterable[float], gap: float) -> Iterator[Step]:
         """The solutions for falling λ, each from the one before."""

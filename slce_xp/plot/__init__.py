@@ -1,4 +1,6 @@
-"""Plots of models, embeddings and comparisons (extra ``plot``: Matplotlib; extra ``html``: plotly).
+"""Plots of models, embeddings, comparisons and feature paths.
+
+The extra ``plot`` has Matplotlib, the extra ``html`` plotly.
 
 Every function draws into given axes or into a new figure, and returns the axes. The caller shows or
 saves them: ``ax.figure.savefig("embedding.png")``.
@@ -6,7 +8,17 @@ saves them: ``ax.figure.savefig("embedding.png")``.
 
 from slce_xp.plot._comparison import comparison
 from slce_xp.plot._embedding import embedding, points
+from slce_xp.plot._feature_path import feature_path
 from slce_xp.plot._interactive import interactive
 from slce_xp.plot._model import loadings, loss, spectrum
 
-__all__ = ["comparison", "embedding", "interactive", "loadings", "loss", "points", "spectrum"]
+__all__ = [
+    "comparison",
+    "embedding",
+    "feature_path",
+    "interactive",
+    "loadings",
+    "loss",
+    "points",
+    "spectrum",
+]

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from slce_xp import Model, _backend
+from slce_xp import FeaturePath, Model, _backend
 from slce_xp._data.matrix import as_matrix
 from slce_xp._errors import invalid, wrong_type
 from slce_xp.plot._looks import short
@@ -80,8 +80,8 @@ def as_components(components: Any, k: int, *, most: int | None = 3, default: int
     return chosen
 
 
-def feature_names(names: Iterable[Any] | None, model: Model) -> list[str]:
-    """Return shortened names of the features; those of the model by default."""
+def feature_names(names: Iterable[Any] | None, model: Model | FeaturePath) -> list[str]:
+    """Return shortened names of the features; those of the model or path by default."""
     d = model.n_features
     if names is None:
         names = model.feature_names
@@ -89,6 +89,6 @@ def feature_names(names: Iterable[Any] | None, model: Model) -> list[str]:
         return [f"feature {j + 1}" for j in range(d)]
     found = list(names)
     if len(found) != d:
-        message = f"names must name each feature of the model, {d} in all; got {len(found)}"
+        message = f"names must name each feature, {d} in all; got {len(found)}"
         raise invalid("names", message)
     return short(found)

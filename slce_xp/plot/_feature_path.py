@@ -1,0 +1,109 @@
+"""The plot of a feature path."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from slce_xp import FeaturePath
+from slce_xp._errors import invalid, wrong_type
+from slce_xp._parameters import as_count
+from slce_xp.plot._axes import new_axes
+from slce_xp.plot._given import feature_names
+from slce_xp.plot._looks import COLOURS, GREY
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+MOST_COUNTS = 6  # numbers of features above the axes
+LINE = 0.045  # of the height of the axes, for a name
+
+
+def feature_path(
+    path: FeaturePath,
+    names: Iterable[Any] | None = None,
+    *,
+    top: int = 10,
+    ax: Axes | None = None,
+) -> Axes:
+    """Plot the coefficients of features against the penalty, which falls from left to right.
+
+    The norms of the coefficients are drawn, and the features that are largest at the end are named.
+    Numbers above the axes are those of the selected features.
+
+    Parameters
+    ----------
+    path : FeaturePath
+        The result of `slce_xp.feature_path`.
+    names : d names, optional
+        Names of the features; those of the path by default, or numbers from 1.
+    top : int
+        How many features to name.
+    ax : Axes, optional
+        A new figure by default.
+
+    Returns
+    -------
+    Axes
+
+    Examples
+    --------
+    >>> import numpy as np, slce_xp, slce_xp.plot
+    >>> X = np.random.default_rng(0).normal(size=(60, 30))
+    >>> y = np.repeat([0, 1], 30)
+    >>> X[y == 1, 4] += 5
+    >>> X[y == 1, 20] += 3
+    >>> ax = slce_xp.plot.feature_path(slce_xp.feature_path(X, y, n_features=2))
+    >>> [text.get_text() for text in ax.texts]
+    ['feature 5', 'feature 21']
+    """
+    if not isinstance(path, FeaturePath):
+        raise wrong_type(
+            "path",
+            f"path must be a FeaturePath; got {type(path).__name__}. Make one: "
+            "slce_xp.feature_path(X, y)",
+        )
+    if not len(path.entered):
+        raise invalid("path", "path must have features to draw; got one that selects none")
+    top = as_count(top, "top", 1)
+    listed = feature_names(names, path)
+    ax = new_axes(2) if ax is None else ax
+    norms, entered = path.norms, path.entered
+    shown = np.argsort(-norms[-1], kind="stable")[: min(top, int((norms[-1] > 0).sum()))]
+    for i in range(len(entered)):
+        if i not in shown:
+            ax.plot(path.lambdas, norms[:, i], color=GREY, linewidth=0.6, zorder=1)
+    colours = [COLOURS[j % len(COLOURS)] for j in range(len(shown))]
+    for i, colour in zip(shown, colours, strict=True):
+        ax.plot(path.lambdas, norms[:, i], color=colour, linewidth=1.5, zorder=2)
+    ax.set_xscale("log")
+    ax.set_xlim(path.lambdas[0], path.lambdas[-1])  # falling
+    ax.set_ylim(bottom=0.0)
+    ax.set(xlabel=r"penalty $\lambda$", ylabel="norm of the coefficients")
+    _add_names(ax, [listed[j] for j in entered[shown]], norms[-1, shown], colours)
+    _add_counts(ax, path)
+    return ax
+
+
+def _add_names(ax: Any, names: list[str], heights: np.ndarray, colours: list[str]) -> None:
+    """Write names at the ends of their lines, apart from each other."""
+    places = heights / ax.get_ylim()[1]
+    for i in range(1, len(places)):  # descending
+        places[i] = min(places[i], places[i - 1] - LINE)
+    places += max(0.0, -places[-1])  # all of them above the horizontal axis
+    for name, place, colour in zip(names, places, colours, strict=True):
+        ax.text(
+            1.01, place, name, transform=ax.transAxes, color=colour, size="small", va="center",
+            parse_math=False,
+        )  # fmt: skip
+
+
+def _add_counts(ax: Any, path: FeaturePath) -> None:
+    """Write numbers of selected features above the axes."""
+    steps = np.unique(np.linspace(0, len(path.lambdas) - 1, MOST_COUNTS).round().astype(int))
+    above = ax.secondary_xaxis("top")
+    above.set_xticks(path.lambdas[steps], [str(len(path.supports[i])) for i in steps])
+    above.set_xticks([], minor=True)
+    above.set_xlabel("selected features")
