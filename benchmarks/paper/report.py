@@ -271,9 +271,9 @@ def _without(name: str, error: Exception) -> str:
 def _about(results: Results) -> str:
     if not results.about:
         return ""
-    minutes = results.about["seconds"] / 60
-    busy = sum(score.seconds for score in results.scores.values()) / 60
+    # Not the time that the run took: it may have been interrupted, or not been alone.
+    minutes = sum(score.seconds for score in results.scores.values()) / 60
     return (
-        f"Machine: {results.about['environment']}. The run took {minutes:.0f} minutes in all; fits "
-        f"and embeddings took {busy:.0f} minutes of processor time.\n"
+        f"Machine: {results.about['environment']}. Fits and embeddings took {minutes:.0f} minutes "
+        "of processor time.\n"
     )
