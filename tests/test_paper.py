@@ -358,6 +358,17 @@ def test_experiment_on_curves_runs_without_data(tmp_path):
     assert "developed on these sets" in text
 
 
+def test_rows_that_are_not_done_are_named(tmp_path):
+    results = Results(tmp_path / "results.json")
+    for method, count in {"SLCE": 3, "LDA": 3, "PCA": 1}.items():
+        for r in range(count):
+            results.scores[Cell(2, "ionosphere", method, r)] = Score((80.0,), 0.1)
+    rows = report.unfinished(results, 3)
+    assert "PCA on Ionosphere (1 of 3)" in rows
+    assert "NCA on Ionosphere" in rows
+    assert not any(row.startswith(("SLCE on", "LDA on")) for row in rows)
+
+
 def test_sets_that_are_not_as_described():
     lines = report.described_otherwise()
     for title in ("Arcene", "Olivetti", "Ionosphere", "Mice Protein", "Human Activity"):

@@ -127,6 +127,22 @@ def honest_check(results: Results, method: str = "SLCE") -> list[str]:
     )  # fmt: skip
 
 
+def unfinished(results: Results, repetitions: int) -> list[str]:
+    """Methods and the sets on which they are not done, of those that another one is done on."""
+    done = {where: len(scores) for where, scores in results.rows()}
+    rows: dict[str, list[str]] = {}
+    for experiment in compared():
+        for name in experiment.sets:
+            wanted = 1 if SETS[name].n_train else repetitions
+            for method in experiment.methods:
+                count = done.get((experiment.number, name, method), 0)
+                others = any(where[:2] == (experiment.number, name) for where in done)
+                if others and count < wanted and (method, name) not in experiment.left_out:
+                    part = f" ({count} of {wanted})" if count else ""
+                    rows.setdefault(method, []).append(f"{SETS[name].title}{part}")
+    return [f"{method} on {', '.join(dict.fromkeys(names))}" for method, names in rows.items()]
+
+
 def claims(results: Results) -> list[str]:
     """What the paper's text says of Experiment 3, whose numbers it only draws."""
     experiment = protocol.EXPERIMENTS[2]
@@ -200,8 +216,9 @@ def write(
         "",
         _about(results),
     ]
-    if len(counts) > 1:
-        lines += [f"**Unfinished**: some rows have only {min(counts)} repetitions.", ""]
+    if rows := unfinished(results, most):
+        lines += ["**Unfinished**: these rows are missing or have fewer repetitions; the same "
+                  f"command completes them. {'; '.join(rows)}.", ""]  # fmt: skip
     if missing:
         lines += ["**Missing sets**, their rows are left out:", ""]
         lines += [f"- {_without(name, error)}" for name, error in missing.items()] + [""]
