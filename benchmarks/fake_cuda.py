@@ -25,11 +25,10 @@ import numpy as np
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
 import slce_xp
+from benchmarks.launches import Launches
 from slce_xp import _backend
 from slce_xp._backend import transfer
 from slce_xp._planning import profiles
@@ -84,8 +83,8 @@ def _view(x: torch.Tensor, index: Any) -> torch.Tensor:
     return x
 
 
-class LiveBytes(TorchDispatchMode):
-    """Bytes of all storages on the device, now and at most."""
+class LiveBytes(Launches):
+    """Bytes of all storages on the device, now and at most, and operations that compute there."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -97,9 +96,8 @@ class LiveBytes(TorchDispatchMode):
     ) -> Any:
         """Run an operation and account for what it returns."""
         out = func(*args, **(kwargs or {}))
-        for tensor in tree_leaves(out):
-            if isinstance(tensor, torch.Tensor) and tensor.device.type == "cuda":
-                self._account(tensor.untyped_storage())
+        for tensor in self.count(func, out):
+            self._account(tensor.untyped_storage())
         if func is aten._linalg_eigh.default:
             workspace = 2 * args[0].nbytes
             self.peak_with_workspace = max(self.peak_with_workspace, self.now + workspace)
@@ -126,6 +124,7 @@ FACTORISATIONS = {
     aten.linalg_cholesky_ex: lambda a, *_, **__: a[0] ** 3 // 3,
     aten.linalg_qr: lambda a, *_, **__: 4 * min(a) ** 2 * (max(a) - min(a) // 3),
     aten._linalg_solve_ex: lambda a, b, *_, **__: 2 * a[0] ** 3 // 3 + 2 * a[0] ** 2 * b[-1],
+    aten.addmm_: lambda c, a, b, *_, **__: 2 * a[0] * a[1] * b[1],
 }
 
 
@@ -229,7 +228,8 @@ def measure(
         Passes of the matrix-free form; fewer where its space would fill that of the data.
     """
     k = n_components or min(n_classes - 1, d)
-    problem = Problem(n, d, n_classes, k, dtype, accelerated=True)
+    working = dtype if dtype in ITEMSIZES else "float32"  # torch's default for integers
+    problem = Problem(n, d, n_classes, k, working, accelerated=True)
     plan = choose(problem, Limits(), solver, PROFILE)
     passes = max(1, min(passes, min(n, d) // max(1, plan.width)))
     labels = np.arange(n) % n_classes
@@ -256,7 +256,9 @@ def measure(
         "tensor_bytes_beside_x": tensors - x_bytes,
         "peak_bytes_beside_x": peak - x_bytes,  # with the workspace
         "plan_bytes": plan.bytes,
+        "plan_block_bytes": plan.block_bytes,
         "flops": flops.get_total_flops(),
+        "launches": live.launches,
         "passes": model.passes,
     }
 
@@ -284,7 +286,8 @@ def main() -> None:
         print(
             f"{n:>9} × {d:<9} {dtype} {result['form']:8} X {format_bytes(x):>8}, beside it "
             f"{format_bytes(peak):>8} ({peak / x:.3f} × X; plan "
-            f"{format_bytes(result['plan_bytes'])}), {result['flops']:.2e} flops"
+            f"{format_bytes(result['plan_bytes'])}), {result['flops']:.2e} flops, "
+            f"{result['launches']} launches"
         )
 
 

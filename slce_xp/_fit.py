@@ -143,8 +143,9 @@ def fit(
         For "separation", the weight ρ of the diagonal in
         :math:`N = \tau ((1 - \rho) S_w / n + \rho \operatorname{diag}(S_w / n))`, from 0 to 1.
         "auto": the weight that separates unseen samples best, by generalised cross-validation, and
-        τ such that N is their spread; a number: τ = 1. At least the 4·d·eps that rounding needs is
-        used, with a warning if S_w is singular.
+        τ such that N is their spread; a number: τ = 1. The weight of all samples counts as their
+        number: weights should be 1 in the mean. At least the 4·d·eps that rounding needs is used,
+        with a warning if S_w is singular.
     progress : bool
         Whether to show passes, blocks, the residual and the time left (needs tqdm).
 
@@ -238,13 +239,14 @@ def fit(
         if plan.where == MEMORY:
             matrix = _backend.move(matrix, place)
         rows = open_planned(matrix, place, plan, bar, kept, limits)
+        dense = _dense_plan(plan, limits, place)
+        _use_device_blocks(rows, [plan, plan if dense is None else dense])
         if separates:
             operator = separation.operator_of(rows, groups, plan.form)
             parts = separation.solve(operator, plan.form, k, weight_of_diagonal)
             model = make_separating_model(operator, parts, labels, plan)
             bar.done()
             return _named(model, X)
-        dense = _dense_plan(plan, limits, place)
         request = Request(
             k=k,
             tol=tol,
@@ -485,6 +487,13 @@ def open_planned(
     )
     rows.has_room_for_copy = size <= min(limits.spare(plan.memory), COPY_BYTES)
     return rows
+
+
+def _use_device_blocks(rows: Rows, plans: list[Plan]) -> None:
+    """Read X on an accelerator in blocks for which all plans have room."""
+    if plans[0].problem.accelerated and plans[0].where == MEMORY:
+        rows.block_bytes = min(plan.memory.temporaries for plan in plans)
+        rows.copy_bytes = min(plan.block_bytes for plan in plans)
 
 
 def _dense_plan(plan: Plan, limits: Limits, place: Place) -> Plan | None:

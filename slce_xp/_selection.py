@@ -21,7 +21,7 @@ from slce_xp._errors import invalid, wrong_type
 from slce_xp._feature_path import FeaturePath
 from slce_xp._model import ConvergenceWarning
 from slce_xp._planning import sizes
-from slce_xp._planning.memory import Limits
+from slce_xp._planning.memory import BLOCKS_ALIVE, READ_BLOCK, Limits
 from slce_xp._progress import Progress
 from slce_xp.core import eigen, selection
 from slce_xp.core.groups import Groups
@@ -319,7 +319,9 @@ def _open(
             matrix = RowReader(matrix)
         else:
             matrix = _backend.move(matrix, place)
-    return open_rows(matrix, place=place, progress=progress, kept=kept)
+    per_row = BLOCKS_ALIVE * max(item * d, 1)
+    read_rows = int(max(1, min(READ_BLOCK, allowed - need) // per_row))
+    return open_rows(matrix, place=place, progress=progress, kept=kept, read_rows=read_rows)
 
 
 def _until(steps: Iterator[Step], most: int) -> Iterator[Step]:

@@ -1,4 +1,4 @@
-"""Budgets of a fit on a device, in host reads and bytes: `python tests/budgets.py` prints it.
+"""Budgets of a fit on a device, in host reads, launches and bytes: `python tests/budgets.py`.
 
 `metered` measures on the double of a torch accelerator, on CuPy (emulated or not) and on CUDA.
 """
@@ -10,6 +10,7 @@ import sys
 import tempfile
 import types
 import warnings
+from typing import NamedTuple
 from unittest import mock
 
 import numpy as np
@@ -69,6 +70,19 @@ SHAPES = [
     ("auto", 6_000, 3_000, 10),
 ]
 
+# The most launches and calls of library routines: solver, samples, features, classes, and whether X
+# lies far from the origin.
+LAUNCHES = {
+    ("auto", 801, 20_531, 5, "near"): 150,
+    ("auto", 801, 20_531, 5, "far"): 180,
+    ("auto", 900, 4_000, 5, "near"): 140,
+    ("auto", 900, 4_000, 5, "far"): 168,
+    ("scatter", 20_000, 500, 10, "near"): 110,
+    ("scatter", 20_000, 500, 10, "far"): 132,
+}
+# The same in a pass of the matrix-free form, by the coordinates that are shorter.
+PASS_LAUNCHES = {(400, 3_000): 60, (3_000, 400): 50}
+
 
 def samples(n, d, n_classes, dtype="float32"):
     rng = np.random.default_rng(0)
@@ -92,24 +106,31 @@ def fit(x, y, solver, floor=0.0, **options):
 
 @contextlib.contextmanager
 def metered(backend):
-    """Yield an object that receives `reads` of the host and the `peak` of bytes allocated."""
-    found = types.SimpleNamespace(reads=0, peak=0)
+    """Yield an object that receives host `reads`, `launches` and the `peak` of bytes allocated.
+
+    On a real GPU, CuPy's launches cannot be counted: None.
+    """
+    found = types.SimpleNamespace(reads=0, peak=0, launches=None)
     if backend.label == "torch-device":
         books = backend.books
         books.reset()
         start = books.live_bytes
         yield found
         found.reads, found.peak = len(books.syncs), books.peak_bytes - start
+        found.launches = books.launches
     elif backend.label == "cupy":
         with _cupy_reads(found), _cupy_peak(found):
             yield found
     else:
         from torch import cuda
 
+        from benchmarks.launches import Launches
+
         cuda.reset_peak_memory_stats(backend.device)
         start = cuda.memory_allocated(backend.device)
-        with _calls_of_to_host(found, contextlib.nullcontext):
+        with _calls_of_to_host(found, contextlib.nullcontext), Launches() as counted:
             yield found
+        found.launches = counted.launches
         found.peak = cuda.max_memory_allocated(backend.device) - start
 
 
@@ -144,6 +165,10 @@ def _cupy_reads(found):
                 with emucuda.measure() as measured:
                     yield
                 assert measured.d2h_count == found.reads
+                found.launches = sum(
+                    getattr(measured, name)
+                    for name in ("launches", "blas_calls", "solver_calls", "sparse_calls")
+                )
 
 
 @contextlib.contextmanager
@@ -167,31 +192,74 @@ def _cupy_peak(found):
 
 
 def rows(backend):
-    """Text per shape: reads, peak, and the plan's estimate."""
+    """Text per shape: reads, launches, peak, and the plan's estimate."""
     for solver, n, d, n_classes in SHAPES:
         X, y = samples(n, d, n_classes)
         x = backend.array(X)
         with metered(backend) as found:
             model = fit(x, y, solver, coordinates.FLOOR_EPS)
         shape = f"{solver} | {n} × {d}, {n_classes}"
-        yield shape, str(found.reads), format_bytes(found.peak), format_bytes(model.plan.bytes)
+        yield Row(
+            shape,
+            str(found.reads),
+            str(found.launches),
+            format_bytes(found.peak),
+            format_bytes(model.plan.bytes),
+        )
+
+
+class Row(NamedTuple):
+    """A line of the table, of one device."""
+
+    shape: str
+    reads: str
+    launches: str
+    peak: str
+    plan: str
+
+
+def launch_rows(backend):
+    """Problem, limit and launches of each fit in LAUNCHES."""
+    for (solver, n, d, n_classes, where), limit in LAUNCHES.items():
+        found, _ = launches_of(backend, solver, n, d, n_classes, where)
+        problem = f"{solver} | {n} × {d}, {n_classes}" + ", far from the origin" * (where == "far")
+        yield problem, str(limit), str(found)
+
+
+def launches_of(backend, solver, n, d, n_classes, where, floor=coordinates.FLOOR_EPS, **options):
+    """Launches of a fit, and its model."""
+    X, y = samples(n, d, n_classes)
+    if where == "far":
+        X += 1e3
+    x = backend.array(X)
+    with metered(backend) as found:
+        model = fit(x, y, solver, floor, **options)
+    return found.launches, model
 
 
 def table():
-    """Markdown: host reads, and peaks on each device that is here."""
-    columns = {}
+    """Markdown: host reads, launches and peaks on each device that is here."""
+    columns, launches = {}, {}
     for label, name in {"torch-device": "simulated Torch device", "cupy": "CuPy"}.items():
-        with contextlib.suppress(BaseException), make_backend(label) as backend:
+        with contextlib.suppress(pytest.skip.Exception), make_backend(label) as backend:
             columns[name] = list(rows(backend))
-    first = next(iter(columns.values()))
+            launches[name] = list(launch_rows(backend))
+    names = " | ".join(columns)
+    counts = " | ".join(f"launches, {name}" for name in columns)
     lines = [
-        f"| solver | n × d, classes | X | host reads | plan | {' | '.join(columns)} |",
-        "|---" * (5 + len(columns)) + "|",
+        f"| solver | n × d, classes | X | host reads | plan | {names} | {counts} |",
+        "|---" * (5 + 2 * len(columns)) + "|",
     ]
-    for i, (shape, reads, _, plan) in enumerate(first):
-        _, n, d, _ = SHAPES[i]
-        peaks = " | ".join(column[i][2] for column in columns.values())
-        lines.append(f"| {shape} | {format_bytes(4 * n * d)} | {reads} | {plan} | {peaks} |")
+    for (_, n, d, _), *cells in zip(SHAPES, *columns.values(), strict=True):
+        first, parts = cells[0], [cell.peak for cell in cells] + [cell.launches for cell in cells]
+        size = format_bytes(4 * n * d)
+        parts = [first.shape, size, first.reads, first.plan, *parts]
+        lines.append(f"| {' | '.join(parts)} |")
+    lines += ["", f"| solver | n × d, classes | most launches | {names} |"]
+    lines += ["|---" * (3 + len(columns)) + "|"]
+    for cells in zip(*launches.values(), strict=True):
+        problem, limit, _ = cells[0]
+        lines.append(f"| {problem} | {limit} | {' | '.join(cell[2] for cell in cells)} |")
     lines += ["", "| in a fit | host reads | of |", "|---|---|---|"]
     for form, reads in FIT_READS.items():
         more = " + one per pass" if form == "krylov" else ""

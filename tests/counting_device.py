@@ -25,6 +25,8 @@ from torch.utils._python_dispatch import (
 from torch.utils._pytree import tree_leaves, tree_map
 from torch.utils.dlpack import DLDeviceType
 
+from benchmarks.launches import is_launch
+
 aten = torch.ops.aten
 
 KIND = "sim"
@@ -146,6 +148,8 @@ class CountingDevice(TorchDispatchMode):
         Copied from pinned memory on a stream of its own, see `device_streams`.
     h2d_bytes, d2h_bytes : int
         Copied to the device and back.
+    launches : int
+        Operations that compute something on the device; a library's routine is one.
     live_bytes, peak_bytes : int
     dtype_bytes : Counter
         All bytes ever allocated, by dtype.
@@ -170,7 +174,7 @@ class CountingDevice(TorchDispatchMode):
     def reset(self):
         """Start the books anew; the peak starts at what is held now."""
         self.syncs, self.checks, self.uploads = [], [], []
-        self.h2d_bytes = self.d2h_bytes = self.async_bytes = 0
+        self.h2d_bytes = self.d2h_bytes = self.async_bytes = self.launches = 0
         self.peak_bytes = self.live_bytes
         self.dtype_bytes = collections.Counter()
 
@@ -245,6 +249,7 @@ class CountingDevice(TorchDispatchMode):
                 self._copy_later(target, source)
                 return target
             self._log_transfer(source, _is_here(target), source.nbytes)
+            self.launches += _is_here(target) and _is_here(source)
             _on_host(operation, args, kwargs)
             return target
         if kwargs.get("pin_memory"):
@@ -256,6 +261,7 @@ class CountingDevice(TorchDispatchMode):
         if not here and torch.device(kwargs.get("device") or "cpu").type != KIND:
             return _on_host(operation, args, kwargs)
         self._check(operation, args, tensors)
+        self.launches += is_launch(operation)
         if "device" in kwargs:
             kwargs = {**kwargs, "device": torch.device("cpu")}
         result = tree_map(self._wrapped, _on_host(operation, args, kwargs))
@@ -272,6 +278,7 @@ class CountingDevice(TorchDispatchMode):
         to_here = _is_here(source) if device is None else torch.device(device).type == KIND
         options = {name: value for name, value in kwargs.items() if name != "device"}
         copy = _on_host(aten._to_copy.default, (source,), options)
+        self.launches += to_here and _is_here(source)
         # torch changes the dtype on the host, whichever way the copy goes.
         self._log_transfer(source, to_here, copy.nbytes if to_here else source.nbytes)
         return self._wrapped(copy) if to_here else copy

@@ -27,6 +27,19 @@ def test_every_form_runs(solver):
     assert result["flops"] > 2 * 600 * 400
 
 
+def test_integers_are_converted_in_few_blocks():
+    result = fake_cuda.measure(1_000_000, 784, 10, dtype="uint8")
+    assert result["launches"] <= 400
+    assert result["peak_bytes_beside_x"] <= result["plan_bytes"] + result["plan_block_bytes"]
+
+
+def test_large_symmetric_products_are_halved():
+    n, d = 20_000, 8_192
+    result = fake_cuda.measure(n, d, 10, solver="scatter")
+    eigensolver = 9 * d**3
+    assert result["flops"] - eigensolver <= 0.7 * 2 * n * d * d
+
+
 def test_patches_are_undone():
     modules = (_backend, transfer, _moments, krylov_space, krylov)
     before = [dict(vars(module)) for module in modules]

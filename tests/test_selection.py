@@ -152,6 +152,20 @@ def test_a_path_is_faster_than_coordinate_descent(data_folder):
     assert ours <= 0.5 * theirs
 
 
+def test_a_file_is_read_within_max_memory(tmp_path):
+    X, y = problem(9000, 80)
+    np.save(tmp_path / "X.npy", X)
+    file = np.load(tmp_path / "X.npy", mmap_mode="r")
+    peaks = []
+    for limit in (None, "3MB"):
+        tracemalloc.start()
+        path = slce_xp.feature_path(file, y, n_features=9, max_memory=limit)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+        assert len(path.select(9)) == 9
+    assert peaks[1] < 3e6 < peaks[0]
+
+
 @pytest.mark.parametrize("r", [1, 4, 30])
 def test_the_small_problem_alone(r):
     """More unknowns than Newton steps take, fewer, and a single target."""

@@ -229,10 +229,12 @@ def test_shrinkage_is_a_share(shrinkage):
         separating_components(X, y, 2, 1, shrinkage=shrinkage)
 
 
-def test_class_means_that_agree_are_an_error():
-    X = np.array([[1.0], [-1.0], [1.0], [-1.0]])
-    with pytest.raises(ValueError, match="classes whose means differ"):
-        separating_components(X, np.array([0, 0, 1, 1]), 2, 1)
+@pytest.mark.parametrize("form", ["scatter", "gram"])
+def test_class_means_that_agree_are_an_error(form):
+    half = np.random.default_rng(0).standard_normal((30, 5)) + 1.0
+    for X in (np.array([[1.0], [-1.0], [1.0], [-1.0]]), np.concatenate([half, half])):
+        with pytest.raises(ValueError, match="classes whose means differ"):
+            separating_components(X, np.repeat([0, 1], len(X) // 2), 2, 1, form=form)
 
 
 # ---------------------------------------------------------------- models

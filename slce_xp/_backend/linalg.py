@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
+from types import ModuleType
 from typing import Any
 
 import array_api_compat as compat
@@ -19,6 +20,98 @@ SUBSET_FROM = 400
 # Size from which SciPy's driver for some eigenpairs beats both, and the share of all eigenpairs
 # from which on it does not: its eigenvectors are found one by one.
 SOME_FROM, LARGEST_SHARE = 100, 1 / 6
+# Sizes from which CuPy computes half of a symmetric matrix, and torch leaves out a block of it: a
+# smaller one costs less than the launches that mirror the rest.
+SYRK_FROM, TRIANGLES_FROM = 512, 4096
+
+
+def gram(rows: Array) -> Array:
+    """RᵀR, (m, j) ↦ (j, j)."""
+    xp, _ = place_of(rows)
+    if rows.shape[1] >= SYRK_FROM and _leaves_out(xp, rows.shape[1]):
+        return mirrored(add_gram(None, rows))
+    return rows.T @ rows  # one array twice: NumPy calls SYRK, half the work
+
+
+def adds_in_place(xp: ModuleType) -> bool:
+    """Whether `add_gram` allocates nothing in addition to the total."""
+    return compat.is_cupy_namespace(xp) or compat.is_torch_namespace(xp)
+
+
+def add_gram(total: Array | None, rows: Array) -> Array:
+    """Add RᵀR to a total in place, (m, j) ↦ (j, j).
+
+    What lies above the diagonal of the total is complete after `mirrored` only.
+    """
+    xp, device = place_of(rows)
+    if not adds_in_place(xp):
+        product = gram(rows)
+        if total is None:
+            return product
+        total += product
+        return total
+    if total is None:
+        size = rows.shape[1]
+        total = xp.zeros((size, size), dtype=rows.dtype, device=device)
+    if compat.is_torch_namespace(xp):
+        _add_triangle(total, rows)
+    else:
+        kind, rows = ("N", rows.T) if rows.T.flags.c_contiguous else ("T", rows)
+        blas: Any = importlib.import_module("cupy.cublas")
+        blas.syrk(kind, rows, out=total, beta=1.0, lower=True)
+    return total
+
+
+def mirrored(matrix: Array) -> Array:
+    """What `add_gram` made, complete; in place."""
+    xp, _ = place_of(matrix)
+    size = matrix.shape[0]
+    if compat.is_torch_namespace(xp):
+        _mirror_triangle(matrix)
+    elif compat.is_cupy_namespace(xp):
+        _mirror_kernel()(size, matrix, size=size * size)
+    return matrix
+
+
+def _leaves_out(xp: ModuleType, size: int) -> bool:
+    """Whether `add_gram` leaves out some of a symmetric matrix of this size."""
+    if compat.is_torch_namespace(xp):
+        return size >= TRIANGLES_FROM
+    return compat.is_cupy_namespace(xp)
+
+
+def _add_triangle(total: Any, rows: Any) -> None:
+    """The same by torch, which has no SYRK: blocks on and below the diagonal."""
+    size = total.shape[0]
+    if size < TRIANGLES_FROM:
+        total.addmm_(rows.T, rows)
+        return
+    half = size // 2
+    left, right = rows[:, :half], rows[:, half:]
+    _add_triangle(total[:half, :half], left)
+    _add_triangle(total[half:, half:], right)
+    total[half:, :half].addmm_(right.T, left)
+
+
+def _mirror_triangle(total: Any) -> None:
+    size = total.shape[0]
+    if size >= TRIANGLES_FROM:
+        half = size // 2
+        _mirror_triangle(total[:half, :half])
+        _mirror_triangle(total[half:, half:])
+        total[:half, half:] = total[half:, :half].T
+
+
+@cache
+def _mirror_kernel() -> Any:
+    cupy = importlib.import_module("cupy")
+    return cupy.ElementwiseKernel(
+        "int64 size",
+        "raw T matrix",
+        "ptrdiff_t row = i / size, column = i % size;"
+        "if (row < column) matrix[i] = matrix[column * size + row];",
+        "slce_xp_mirror",
+    )
 
 
 def cholesky(matrix: Array) -> Array | None:

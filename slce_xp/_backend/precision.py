@@ -16,6 +16,9 @@ import numpy as np
 
 from slce_xp._backend.places import Array, Place, first_line, jax, place_of
 
+# Powers of two that numbers and their products can be multiplied by at any time.
+MODERATE_EXPONENT = 20
+
 
 def dtype_name(dtype: Hashable) -> str:
     """'float32' for any library's float32."""
@@ -33,9 +36,11 @@ def _dtype_name(kind: Hashable, dtype: Hashable) -> str:
 def factors_of(scale: float) -> tuple[float, float]:
     """Two powers of two with the given product, one to apply before a matrix product, one after.
 
-    Neither overflows, even if their product does.
+    Neither overflows, even if their product does. The second is 1 if the scale is moderate.
     """
     exponent = math.frexp(scale)[1] - 1
+    if abs(exponent) <= MODERATE_EXPONENT:
+        return scale, 1.0
     return math.ldexp(1.0, exponent // 2), math.ldexp(1.0, exponent - exponent // 2)
 
 

@@ -18,10 +18,12 @@ from slce_xp._errors import wrong_type
 
 
 def copied(x: Array) -> Array:
-    """The same values in memory of their own."""
+    """The same values in memory of their own, by CuPy in rows: it copies slices of columns."""
     if isinstance(x, Sparse):
         return x.copy()
     xp, device = place_of(x)
+    if compat.is_cupy_namespace(xp):
+        return x.copy(order="C")
     return xp.asarray(x, copy=True, device=device)
 
 

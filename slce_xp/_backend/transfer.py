@@ -76,7 +76,8 @@ def read(*arrays: Array) -> list[np.ndarray]:
     if all(isinstance(a, (np.ndarray, np.generic)) for a in arrays):
         return [np.array(a, dtype=np.float64) for a in arrays]
     xp, _ = place_of(arrays[0])
-    flat = to_host(xp.concat([xp.reshape(a, (-1,)) for a in arrays])).astype(np.float64)
+    parts = [xp.reshape(a, (-1,)) for a in arrays]
+    flat = to_host(parts[0] if len(parts) == 1 else xp.concat(parts)).astype(np.float64)
     stops = np.cumsum([math.prod(a.shape) for a in arrays])
     parts = np.split(flat, stops[:-1])
     return [part.reshape(a.shape) for part, a in zip(parts, arrays, strict=True)]

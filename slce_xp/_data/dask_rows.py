@@ -201,7 +201,7 @@ class DaskRows(Rows):
         """One graph of what `term` makes of all rows."""
         return self._pass(*term(slice(0, self.n), self.whole()))
 
-    def sum_columns(self, term: Term, made: int, least: int = 1) -> tuple[Array, ...]:
+    def sum_columns(self, term: Term, made: int) -> tuple[Array, ...]:
         """One graph of what `term` makes of all columns."""
         return self._pass(*term(slice(0, self.d), self.whole()))
 

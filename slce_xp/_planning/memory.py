@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from slce_xp._planning.problem import BLOCKS, MEMORY, Problem
 from slce_xp._planning.schedule import TYPICAL_PASSES, Schedule, basis_length
-from slce_xp.core.rows import LARGEST_BLOCK, block_bytes
+from slce_xp.core.rows import LARGEST_BLOCK, block_bytes, device_block_bytes
 from slce_xp.core.sums import ONE_HOT_CLASSES, PIECE_ROWS
 
 ROOM_FACTOR = 1.2  # free memory of a device that a fit requires, relative to its estimate
@@ -17,6 +17,8 @@ SMALL = 400  # NumPy factors matrices up to this size in double precision, whate
 READ_BLOCK, READ_SHARE = 2**24, 16
 # Blocks alive at a time: the one read, the next one, a shifted one, one times its weights.
 BLOCKS_ALIVE = 4
+# The part of what is left on an accelerator that larger blocks may take; most is for more passes.
+DEVICE_BLOCK_SHARE = 8
 # Bytes of rows that the Gram form holds while it reads the others.
 PANEL_BYTES, PANEL_SHARE = 2**28, 4
 
@@ -33,6 +35,8 @@ class Memory(NamedTuple):
         block by block, or for the blocks that are read.
     host : int
         On the host: labels and the small problem of the matrix-free form.
+    temporaries : int
+        Bytes of a pass over X in memory at a time, of which `device` has one; 0 if X is elsewhere.
     read_rows, panel_rows : int
         Rows of a block that is read, and those that the Gram form holds while it reads the others;
         0 if X is not read in blocks.
@@ -43,6 +47,7 @@ class Memory(NamedTuple):
     host: int
     read_rows: int = 0
     panel_rows: int = 0
+    temporaries: int = 0
 
     @property
     def total(self) -> int:
@@ -81,24 +86,51 @@ class Limits(NamedTuple):
 
 def memory_of(form: str, problem: Problem, schedule: Schedule, limits: Limits) -> Memory:
     """The bytes that a form takes, with blocks as large as the limits allow."""
+    if problem.where != MEMORY:
+        return _memory_elsewhere(form, problem, schedule, limits)
+    n, d, item = problem.n, problem.d, problem.itemsize
+    block = block_bytes(n, d, item)
+    copied = 0 if form == "gram" else block  # it has one already
+    memory = _memory_with(form, problem, schedule, block, copied)
+    if problem.accelerated and problem.stored is None:
+        most = limits.spare(memory) / DEVICE_BLOCK_SHARE
+        larger = device_block_bytes(n, d, item, most)
+        memory = _memory_with(form, problem, schedule, *larger)
+    return memory
+
+
+def _memory_with(
+    form: str, problem: Problem, schedule: Schedule, block: int, copied: int
+) -> Memory:
+    """The bytes for X in memory, with given bytes of temporaries and of rows that are copied."""
+    device, host = _bytes_without_blocks(form, problem, schedule, block)
+    return Memory(device + problem.made, copied, host, temporaries=block)
+
+
+def _memory_elsewhere(form: str, problem: Problem, schedule: Schedule, limits: Limits) -> Memory:
+    """The bytes for X in a file or on a cluster."""
+    block = block_bytes(problem.n, problem.d, problem.itemsize)
+    device, host = _bytes_without_blocks(form, problem, schedule, block)
+    host += problem.made
+    if problem.where != BLOCKS:
+        return Memory(device, 0, host)
+    left = limits.for_blocks(device, host)
+    read_rows, panel_rows, read = _block_rows(form, problem, schedule.width, limits, left)
+    return Memory(device, read, host, read_rows, panel_rows)
+
+
+def _bytes_without_blocks(
+    form: str, problem: Problem, schedule: Schedule, block: int
+) -> tuple[int, int]:
+    """Bytes on the device, with one block of temporaries, and on the host."""
     n, d, item, width = problem.n, problem.d, problem.itemsize, schedule.width
     rows = schedule.rows(problem, form)
-    peak = _peak(form, problem, schedule)
+    peak = _peak(form, problem, schedule, block // item)
     if problem.stored is not None and not problem.by_rows:
         # A pass by rows makes products of either length; the one over features is a sum of terms.
         peak += width * (n if n >= d else 2 * d) * item
-    block = 0 if form == "gram" else block_bytes(n, d, item)  # it has one already
     # Codes of labels, sorted by class, and T of the Krylov space with its eigenvectors.
-    host = (2 + problem.sample_vectors) * 8 * n + 6 * 8 * rows * rows
-    if problem.where == MEMORY:
-        peak += problem.made
-    else:
-        host += problem.made
-    if problem.where == BLOCKS:
-        left = limits.for_blocks(peak, host)
-        read_rows, panel_rows, block = _block_rows(form, problem, width, limits, left)
-        return Memory(peak, block, host, read_rows, panel_rows)
-    return Memory(peak, block if problem.where == MEMORY else 0, host)
+    return peak, (2 + problem.sample_vectors) * 8 * n + 6 * 8 * rows * rows
 
 
 def _block_rows(
@@ -132,10 +164,9 @@ def _share(most: int, share: int, limits: Limits) -> int:
     return max(1, min(most, *allowed)) if allowed else most
 
 
-def _peak(form: str, problem: Problem, schedule: Schedule) -> int:
-    """The peak of bytes on the device."""
+def _peak(form: str, problem: Problem, schedule: Schedule, block: int) -> int:
+    """The peak of bytes on the device, with so many numbers in a block of temporaries."""
     n, d, n_classes, k, item = problem.n, problem.d, problem.n_classes, problem.k, problem.itemsize
-    block = block_bytes(n, d, item) // item
     codes = 8 * n // item
     sums = n_classes * d
     few = n_classes <= ONE_HOT_CLASSES
@@ -159,7 +190,7 @@ def _peak(form: str, problem: Problem, schedule: Schedule) -> int:
         # workspace.
         adding += d * d if problem.stored is not None else 0
         steps = [adding + 2 * d * d, held + 2 * sums + 2 * d * d, held + sums + 4 * d * d + 64 * d]
-        steps += [held + d * d + space for space in _spaces(form, problem, schedule)]
+        steps += [held + d * d + space for space in _spaces(form, problem, schedule, block)]
         ending += d * d
     elif form == "gram":
         # G, its next term and a block; the factor with M, eigenvectors and workspace.
@@ -171,16 +202,16 @@ def _peak(form: str, problem: Problem, schedule: Schedule) -> int:
         if n > d:  # and their products with X, if few are positive
             solving += n * n
         steps = [adding, held + max(block, 2 * n * n) + 2 * n * n, held + solving]
-        steps += [held + n * n + codes + space for space in _spaces(form, problem, schedule)]
+        steps += [held + n * n + codes + space for space in _spaces(form, problem, schedule, block)]
     else:
         if problem.basis_length < d:
             held += codes + n_classes * n
-        steps = [adding, *(held + space for space in _spaces(form, problem, schedule))]
+        steps = [adding, *(held + space for space in _spaces(form, problem, schedule, block))]
         ending += schedule.rows(problem, form) * problem.basis_length
     return max(*steps, ending) * item
 
 
-def _spaces(form: str, problem: Problem, schedule: Schedule) -> list[int]:
+def _spaces(form: str, problem: Problem, schedule: Schedule, block: int) -> list[int]:
     """Numbers of a Krylov space after its wide passes, and in the end, with what a pass allocates.
 
     None without an iteration.
@@ -188,8 +219,7 @@ def _spaces(form: str, problem: Problem, schedule: Schedule) -> list[int]:
     width, length = schedule.width, basis_length(problem, form)
     if not width:
         return []
-    n, d, item = problem.n, problem.d, problem.itemsize
-    block = block_bytes(n, d, item) // item
+    n, d = problem.n, problem.d
     wide = min(schedule.wide_passes, TYPICAL_PASSES)
     few = min(problem.n_classes, width)
     # All are allocated at once, with a pool of other rows.

@@ -178,31 +178,38 @@ class _Images:
         self._factor = factor
         self._values = values
         self._weights = weights
+        self._last: tuple[slice, Array, Array] | None = None
+
+    def _scores(self, part: slice) -> tuple[Array, Array]:
+        """L·w, shape (n, j), and eigenvalues to divide by; those of few are kept."""
+        if self._last is not None and self._last[0] == part:
+            return self._last[1:]
+        xp, _ = self._operator.place
+        values = self._values[part]
+        # Zero is exact if samples without a label count nothing.
+        safe = xp.where(values == 0, xp.ones_like(values), values)
+        left = self._factor @ self._weights[:, part]
+        self._last = (part, left, safe) if left.shape[1] <= self._operator.n_classes else None
+        return left, safe
 
     def vectors(self, part: slice) -> Array:
         """XᵀDLw / μ, shape (d, j), orthonormal columns: not divided by singular values."""
-        left = self._factor @ self._weights[:, part]
-        return self._operator.combine_rows((self._operator.reflect(left) / self._safe(part)).T).T
+        left, values = self._scores(part)
+        return self._operator.combine_rows((self._operator.reflect(left) / values).T).T
 
     def values_without(self, ridge: float, part: slice) -> tuple[Array, Array]:
         """Eigenvalues of T without what the ridge adds to them, to first order; that in ridges."""
         xp, _ = self._operator.place
-        left = self._factor @ self._weights[:, part]
+        left, values = self._scores(part)
         # With labels for all D is orthogonal, and need not be applied.
         image = left if self._operator.is_supervised else self._operator.reflect(left)
-        growth = xp.sum(image * image, axis=0) / self._safe(part)
+        growth = xp.sum(image * image, axis=0) / values
         return self._values[part] - ridge * growth, growth
 
     def known(self) -> KnownPairs:
         """All eigenpairs of T, for a refinement."""
         left = self._factor @ self._weights
         return KnownPairs(read(self._values)[0], lambda v: left.T @ v, lambda c: left @ c)
-
-    def _safe(self, part: slice) -> Array:
-        """Eigenvalues to divide by: zero is exact if samples without a label count nothing."""
-        xp, _ = self._operator.place
-        values = self._values[part]
-        return xp.where(values == 0, xp.ones_like(values), values)
 
     def beyond_rounding(self, part: slice) -> Array:
         """Orthonormal columns spanning `vectors`."""

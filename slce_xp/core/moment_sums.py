@@ -21,7 +21,7 @@ from slce_xp.core import given
 from slce_xp.core import sums as row_sums
 from slce_xp.core.eigen import gram_of
 from slce_xp.core.groups import Groups
-from slce_xp.core.moments import Moments, check_range
+from slce_xp.core.moments import Moments, check_range, is_moderate
 from slce_xp.core.rows import Rows, open_array
 
 # A mean much larger than the spread costs accuracy if it is subtracted after the sums; then it is
@@ -36,8 +36,6 @@ SAFE_OFFSET_COLUMN = 1e3
 FAR = {"float32": 1e2, "float64": 1e8}
 # Rows that are probed to decide that.
 PROBE_ROWS = 64
-# Exponents of two up to which rows are squared as they are, and scaled afterwards.
-SAFE_EXPONENT = {"float32": 30, "float64": 300}
 # Sums this much larger than the probed rows show that those were not typical.
 LARGE_SUM = 2.0**40
 # The typical size of weighted rows, in units of the probed ones, that asks for another unit.
@@ -111,7 +109,7 @@ def moments_of(
         moments = _moments_in(frame, rows, groups, second)
         better = _better_frame(frame, moments, rows, groups)
         if not isinstance(better, _Frame):
-            return replace(moments, centring=better)
+            return moments.with_centring(better)
         frame = better
 
 
@@ -153,9 +151,9 @@ def _probe_frame(rows: Rows, squared: bool, by_column: bool = False) -> _Frame:
     probe = rows.probe(PROBE_ROWS)
     # Divided by the largest entry, so that squares are in range.
     largest = xp.max(xp.abs(probe))
-    probe = probe / xp.where(largest > 0, largest, xp.ones_like(largest))
-    mean = xp.mean(probe, axis=0)
-    deviations = probe - mean
+    deviations = probe / xp.where(largest > 0, largest, xp.ones_like(largest))
+    mean = xp.mean(deviations, axis=0)
+    deviations -= mean
     size, offset, spread, width = map(
         float,
         read(
@@ -308,6 +306,7 @@ def _sums(
         made = kernel.made_per_row(rows, signed, unlabeled)
         made += 0 if apart else row_sums.one_hot_width(height, rows.is_sparse)
         sums, total, square = rows.map_rows(kernel, made, codes, weights, signed, unlabeled)
+        sums = None if sums is None else row_sums.scaled(sums, kernel.sums_factors[1])
     if apart:
         sums = row_sums.sum_many(
             rows,  # type: ignore[arg-type]  # in memory: dense or sparse
@@ -344,7 +343,7 @@ def _add_second(moments: Moments, rows: Rows, signed: Array | None) -> Moments:
 def _block_sums(
     rows: Rows, height: int, shift: Array | None, scale: float, second: bool
 ) -> _BlockSums:
-    scale_first = abs(math.log2(scale)) > SAFE_EXPONENT[_backend.dtype_name(rows.dtype)]
+    scale_first = not is_moderate(scale, rows.dtype)
     # Three times the dense columns of sparse rows: themselves, times weights, in another order.
     return _BlockSums(height, shift, second, rows.block_length(3), scale, scale_first)
 
@@ -384,6 +383,11 @@ class _BlockSums:
         copies += self.second and self.scale_first and not is_copied
         return rows.d * copies
 
+    @property
+    def sums_factors(self) -> tuple[float, float]:
+        """Factors of the scale that class sums have, and that they have yet to get."""
+        return (self.scale, 1.0) if self.scale_first else row_sums.larger_first(self.scale)
+
     def of_columns(self, columns: slice) -> _BlockSums:
         """The same for rows that have some of the columns only."""
         return self if self.shift is None else replace(self, shift=self.shift[columns])
@@ -404,7 +408,8 @@ class _BlockSums:
                 return plain(rows, codes, weights, signed, unlabeled)
         sums = total = square = None
         if self.height:
-            sums = row_sums.sum_block(rows, codes, self.height, weights, self.scale)
+            first = self.sums_factors[0]
+            sums = row_sums.sum_block(rows, codes, self.height, weights, first)
         if self.second:
             total = self._second_moment(rows, signed)
         if unlabeled is not None:

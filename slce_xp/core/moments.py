@@ -8,6 +8,7 @@ X leave the range of its dtype.
 
 from __future__ import annotations
 
+import copy
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -17,7 +18,10 @@ import numpy as np
 
 from slce_xp import _backend, _errors
 from slce_xp._backend import Array, Sparse
-from slce_xp.core.sums import placed, scaled_product
+from slce_xp.core.sums import placed, scaled
+
+# Exponents of two up to which rows are squared as they are, and scaled afterwards.
+SAFE_EXPONENT = {"float32": 30, "float64": 300}
 
 
 @dataclass(frozen=True)
@@ -115,24 +119,32 @@ class Moments:
         return xp.sum(self.sums, axis=0) / self.weight
 
     @cached_property
+    def _unscaled_offset(self) -> Array:
+        return self.offset if self.scale == 1.0 else self.offset / self.scale
+
+    @cached_property
     def mean(self) -> Array:
         """The mean of all samples, shape (d,)."""
-        return self._unscaled(self.offset)
+        offset = self._unscaled_offset
+        return offset if self.shift is None else self.shift + offset
 
     @property
     def centroids(self) -> Array:
         """The class means, shape (K, d)."""
-        return self._unscaled(self.sums[: self.n_classes, :] / self.class_weights[:, None])
-
-    def _unscaled(self, values: Array) -> Array:
+        values = self.sums[: self.n_classes, :] / self.class_weights[:, None]
         values = values if self.scale == 1.0 else values / self.scale
         return values if self.shift is None else self.shift + values
 
-    @property
+    @cached_property
+    def roots(self) -> Array:
+        """√W_j, shape (K, 1)."""
+        xp, _ = _backend.place_of(self.sums)
+        return xp.sqrt(self.class_weights)[:, None]
+
+    @cached_property
     def between(self) -> Array:
         """B, shape (K, d), rows √W_j·(c_j − m): the between-class scatter is BᵀB."""
-        xp, _ = _backend.place_of(self.sums)
-        root = xp.sqrt(self.class_weights)[:, None]
+        root = self.roots
         return self.sums[: self.n_classes, :] / root - root * self.offset
 
     @property
@@ -161,33 +173,28 @@ class Moments:
             return self.offset + self.shift * self.scale
         return self.offset
 
-    def times(self, left: Array, rows: Array) -> Array:
-        """Multiply left by scale·rows, without a scaled copy of the rows."""
-        return scaled_product(left, rows, self.scale)
+    @property
+    def factors(self) -> tuple[float, float]:
+        """Factors of the scale, one for each side of a product with rows."""
+        return _backend.factors_of(self.scale)
 
-    def times_owned(self, left: Array, rows: Array) -> Array:
-        """The same, for a left that may be changed in place."""
-        if self.scale == 1.0:
-            return left @ rows
-        before, after = _backend.factors_of(self.scale)
-        left *= before
-        product = left @ rows
-        product *= after
-        return product
+    @property
+    def is_moderate(self) -> bool:
+        """Whether rows can be squared as they are, and scaled afterwards."""
+        return is_moderate(self.scale, self.sums.dtype)
 
-    def centred(self, rows: Array, columns: slice = slice(None)) -> Array:
+    def centred(
+        self, rows: Array, columns: slice = slice(None), *, is_scaled: bool = True
+    ) -> Array:
         """scale·(rows − mean), a copy; of rows that have some of the columns only."""
         # In two steps: their sum, the mean, is rounded to the digits of a large number.
-        offset = self.offset[columns]
-        offset = offset if self.scale == 1.0 else offset / self.scale
+        offset = self._unscaled_offset[columns]
         if self.shift is None:
             rows = rows - offset
         else:
             rows = rows - self.shift[columns]
             rows -= offset
-        if self.scale != 1.0:
-            rows *= self.scale
-        return rows
+        return scaled(rows, self.scale) if is_scaled else rows
 
     # ------------------------------------------------------------ arithmetic
 
@@ -278,6 +285,12 @@ class Moments:
             centring=self.centring * (factor * step * step),
         )
 
+    def with_centring(self, centring: float) -> Moments:
+        """The same statistics, and what is derived from them, with another `centring`."""
+        same = copy.copy(self)
+        object.__setattr__(same, "centring", centring)
+        return same
+
     def astype(self, dtype: Any) -> Moments:
         """The same statistics in another dtype."""
         xp, _ = _backend.place_of(self.sums)
@@ -350,3 +363,8 @@ def check_range(weights: np.ndarray, dtype: str, counted: Any = True) -> None:
             f"{1.0 / least:.0e} in {dtype}; got a smallest weight of {smallest:.1e} "
             "relative to a largest near 1. Drop those samples with a weight of 0",
         )
+
+
+def is_moderate(scale: float, dtype: Any) -> bool:
+    """Whether rows can be squared before they are scaled."""
+    return abs(math.log2(scale)) <= SAFE_EXPONENT[_backend.dtype_name(dtype)]

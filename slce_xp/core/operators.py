@@ -21,7 +21,7 @@ from slce_xp.core.groups import Groups
 from slce_xp.core.moment_sums import warn_if_far, with_second
 from slce_xp.core.moments import Moments
 from slce_xp.core.rows import DenseRows, Rows, columns_of
-from slce_xp.core.sums import ColumnSquares, one_hot, sum_rows_by_code
+from slce_xp.core.sums import ColumnSquares, one_hot, scaled, sum_rows_by_code, times
 
 
 class ScatterOperator:
@@ -201,7 +201,10 @@ class CentroidOperator(ScatterOperator):
     def gram(self) -> Array:
         """G = X Xᵀ of the centred data, rows times √(w·|s|), (n, n): formed once, then kept."""
         if self._gram is None:
-            gram = self._rows.outer(self._moments.centred)
+            moments = self._moments
+            late = moments.is_moderate  # scaled as a whole, not block by block
+            gram = self._rows.outer(partial(moments.centred, is_scaled=not late))
+            gram = scaled(gram, moments.scale**2 if late else 1.0)
             for factor in (self._root, self._balance):
                 if factor is not None:
                     gram *= factor[:, None]
@@ -218,18 +221,27 @@ class CentroidOperator(ScatterOperator):
     def scaled_gram(self, factors: Array) -> Array:
         """G of features times factors, shape (n, n)."""
 
-        def scaled(rows: Array, columns: slice = slice(None)) -> Array:
+        def multiplied(rows: Array, columns: slice = slice(None)) -> Array:
             rows = self._moments.centred(rows, columns)
             rows *= factors[columns]
             return rows
 
-        gram = self._rows.outer(scaled)
+        gram = self._rows.outer(multiplied)
         return gram if self._root is None else gram * self._root[:, None] * self._root
 
     def feature_squares(self) -> Array:
         """The diagonal of S_t, shape (d,): one pass over X."""
         moments = self._moments
         squares = ColumnSquares(moments.shift, moments.offset / moments.scale, moments.scale)
+        if self._rows.in_memory and not self._rows.is_sparse:
+            pieces: list[Array] = []  # of column blocks, which stay in the cache
+
+            def keep(block: slice, columns: Array) -> tuple[()]:
+                pieces.extend(squares.of_columns(block)(columns, self._scale))
+                return ()
+
+            self._rows.sum_columns(keep, 2 * self.n)
+            return self.place.xp.concat(pieces, axis=1)[0, :]
         (total,) = self._rows.map_rows(squares, 2 * self.d, self._scale)
         if self._rows.is_sparse:
             total = total - self.centring_squares
@@ -246,10 +258,9 @@ class CentroidOperator(ScatterOperator):
 
     def class_sums(self, values: Array) -> Array:
         """Class sums of √w times values per sample, over √W_j: (n, r) ↦ (K, r)."""
-        xp, _ = self.place
         groups = self._groups
         sums = sum_rows_by_code(DenseRows(values), groups.codes, groups.n_groups, self._host_root)
-        return sums[: self.n_classes, :] / xp.sqrt(self.class_weights)[:, None]
+        return sums[: self.n_classes, :] / self._moments.roots
 
     def signed_gram(self, values: Array) -> Array:
         """VᵀSV with S the signs of samples: 1, or −1 without a label; (n, r) ↦ (r, r)."""
@@ -258,7 +269,7 @@ class CentroidOperator(ScatterOperator):
     def reflect(self, values: Array) -> Array:
         """D·V with D = 2P − S, P the projector that averages over classes: (n, j) ↦ (n, j)."""
         xp, device = self.place
-        means = self.class_sums(values) / xp.sqrt(self.class_weights)[:, None]
+        means = self.class_sums(values) / self._moments.roots
         if not self.is_supervised:
             nothing = xp.zeros((1, means.shape[1]), dtype=means.dtype, device=device)
             means = xp.concat([means, nothing], axis=0)
@@ -277,7 +288,8 @@ class CentroidOperator(ScatterOperator):
         """V·C, (b, d) ↦ (b, d): one pass over X, a sum over its row blocks, unless C is formed."""
         if self._scatter is not None:
             return rows @ self._scatter
-        return self._scatter_of(partial(self._products, rows), rows @ self._mean_left)
+        scores = partial(self._products, times(rows, self._moments.factors[0]))
+        return self._scatter_of(scores, rows @ self._mean_left)
 
     def scatter_rows(self, positions: np.ndarray) -> Array:
         """Rows of C at some positions, shape (m, d): one pass over X."""
@@ -289,6 +301,7 @@ class CentroidOperator(ScatterOperator):
         """V·C by scores V·Xᵀ, a function of shifted rows, and V·m, shape (b,)."""
         term = partial(self._scatter_term, scores, centre[:, None])
         total, sums = self._rows.sum_rows(term, centre.shape[0] + self._shifted_width)
+        total = scaled(total, self._moments.factors[0])
         total -= sums[:, None] * self._mean_left[None, :]
         return total
 
@@ -302,16 +315,17 @@ class CentroidOperator(ScatterOperator):
         The former is exact to rounding relative to the latter, however much smaller than M it is.
         """
         rows = _backend.copied(vectors.T)  # contiguous: products of strided rows round differently
-        term = partial(self._score_term, rows, (rows @ self._mean_left)[:, None])
+        left = times(rows, self._moments.factors[0])
+        term = partial(self._score_term, left, (rows @ self._mean_left)[:, None])
         made = rows.shape[0] * (1 if self._scale is None else 3) + self._shifted_width
         signed, *absolute = self._rows.sum_rows(term, made)
         matrix = 2.0 * gram_of(self.between @ vectors) - signed
         return matrix, absolute[0] if absolute else signed
 
     def _score_term(
-        self, rows: Array, centre: Array, block: slice, data: Array
+        self, left: Array, centre: Array, block: slice, data: Array
     ) -> tuple[Array, ...]:
-        scores = self._moments.times(rows, self._moments.shifted(data).T)
+        scores = self._scores(left, data)
         scores -= centre
         if self._scale is None:
             return (scores @ scores.T,)
@@ -329,7 +343,7 @@ class CentroidOperator(ScatterOperator):
         if self._scale is not None:
             scores *= self._scale[block]
         sums = _backend.namespace_of(scores).sum(scores, axis=1)
-        return self._moments.times_owned(scores, data), sums
+        return scaled(scores, self._moments.factors[1]) @ data, sums
 
     def apply_gram(self, rows: Array) -> Array:
         """U·G, (b, n) ↦ (b, n): one pass over X, unless G is formed.
@@ -340,31 +354,35 @@ class CentroidOperator(ScatterOperator):
             return rows @ self._gram
         if self._rows.is_sparse:  # by rows, as it is stored
             return self.project_rows(self.combine_rows(rows))
-        rows = self._rooted(self._without_mean(rows))
+        first = self._moments.factors[0]
+        rows = times(self._rooted(self._without_mean(rows)), first)
         made = rows.shape[0] + (0 if self._moments.shift is None else self.n)
         total, centre = self._rows.sum_columns(partial(self._product_term, rows), made)
+        total = scaled(total, first)
         total -= centre[:, None]
         return self._rooted(total)
 
-    def _product_term(self, rows: Array, block: slice, data: Array) -> tuple[Array, Array]:
-        shift = self._moments.shift
+    def _product_term(self, left: Array, block: slice, data: Array) -> tuple[Array, Array]:
+        shift, second = self._moments.shift, self._moments.factors[1]
         data = data if shift is None else data - shift[block]
-        scores = self._moments.times(rows, data)
+        scores = scaled(left @ data, second)
         sums = scores @ self._moments.offset[block]
-        return self._moments.times_owned(scores, data.T), sums
+        return scaled(scores, second) @ data.T, sums
 
     def project_rows(self, rows: Array) -> Array:
         """V·Xᵀ of the centred data, (b, d) ↦ (b, n)."""
-        total = self._rows.join_rows(partial(self._scores, rows), self._shifted_width)
+        left = times(rows, self._moments.factors[0])
+        total = self._rows.join_rows(partial(self._scores, left), self._shifted_width)
         total -= (rows @ self._mean_left)[:, None]
         return self._balanced(self._rooted(total))
 
-    def _scores(self, rows: Array, data: Array) -> Array:
-        return self._products(rows, self._moments.shifted(data))
+    def _scores(self, left: Array, data: Array) -> Array:
+        return self._products(left, self._moments.shifted(data))
 
-    def _products(self, rows: Array, data: Array) -> Array:
+    def _products(self, left: Array, data: Array) -> Array:
+        """V·Xᵀ of shifted rows, with V times the first factor of their scale."""
         # Short matrix first: a BLAS packs the long one, and this way only by rows.
-        return self._moments.times(rows, data.T)
+        return scaled(left @ data.T, self._moments.factors[1])
 
     def columns_at(self, positions: np.ndarray) -> Array:
         """Some columns of the centred data, rows times √w, as the rows of an array: (m, n)."""
@@ -379,19 +397,20 @@ class CentroidOperator(ScatterOperator):
         columns = columns_of(data, index)
         if shift is not None and not self._rows.is_sparse:
             columns -= self.place.xp.take(shift, index)[:, None]
-        if self._moments.scale != 1.0:
-            columns *= self._moments.scale
-        return columns
+        return scaled(columns, self._moments.scale)
 
     def combine_rows(self, rows: Array) -> Array:
         """U·X of the centred data, (b, n) ↦ (b, d)."""
         # Centred weights make centred sums, and are the smaller thing to centre.
-        rows = self._rooted(self._without_mean(self._balanced(rows)))
-        (total,) = self._rows.sum_rows(partial(self._sum_term, rows), self._shifted_width)
-        return total
+        first, second = self._moments.factors
+        columns = times(self._rooted(self._without_mean(self._balanced(rows))), first).T
+        if self._shifted_width:  # in several blocks, of which some libraries would copy each
+            columns = _backend.copied(columns)
+        (total,) = self._rows.sum_rows(partial(self._sum_term, columns), self._shifted_width)
+        return scaled(total, second)
 
-    def _sum_term(self, rows: Array, block: slice, data: Array) -> tuple[Array]:
-        return (self._moments.times(rows[:, block], self._moments.shifted(data)),)
+    def _sum_term(self, columns: Array, block: slice, data: Array) -> tuple[Array]:
+        return (columns[block, :].T @ self._moments.shifted(data),)
 
     def indicators(self) -> Array:
         """N, (K, n), rows √w / √W_j on class j, centred: B = N·X."""

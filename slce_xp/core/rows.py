@@ -19,12 +19,16 @@ import numpy as np
 from slce_xp import _backend, _errors
 from slce_xp._backend import Array, Matrix, Place, Sparse, read
 from slce_xp._progress import Progress
-from slce_xp.core.eigen import add, gram_of
+from slce_xp.core.eigen import add
 
 # Bytes of temporaries that a pass may allocate at a time: large enough for fast products, and a
 # small share of X.
 BLOCK_SHARE = 48
 LEAST_BLOCK, LARGEST_BLOCK = 2**18, 2**24
+# On an accelerator, where each operation costs a launch: larger shares, if memory allows. Rows are
+# converted and shifted in two blocks, with some room for one-hot codes.
+DEVICE_SHARE, DEVICE_COPY_SHARE = 8, 1.8
+LARGEST_DEVICE_BLOCK = 2**28
 # Blocks whose sums are added up before they join the others, in single precision.
 BLOCKS_PER_SUM = 32
 
@@ -59,6 +63,10 @@ class Rows(ABC):
         True if X is an array in memory: rows can be gathered from anywhere.
     has_room_for_copy : bool
         True if memory allows a temporary as large as X.
+    block_bytes : int
+        Bytes of temporaries that a pass may allocate at a time.
+    copy_bytes : int
+        The same for passes that convert, shift or weight rows.
     """
 
     is_sparse = False
@@ -80,7 +88,7 @@ class Rows(ABC):
         self.progress = progress or Progress()
         self.row_numbers = row_numbers
         self._itemsize = int(place.xp.finfo(dtype).bits) // 8
-        self._block_bytes = block_bytes(self.n, self.d, self._itemsize)
+        self.block_bytes = self.copy_bytes = block_bytes(self.n, self.d, self._itemsize)
 
     @abstractmethod
     def sum_rows(self, term: Term, made: int) -> tuple[Array, ...]:
@@ -124,8 +132,8 @@ class Rows(ABC):
 
     # Optional: what not every kind of data supports.
 
-    def sum_columns(self, term: Term, made: int, least: int = 1) -> tuple[Array, ...]:
-        """Sum a term over all column blocks of at least `least` columns: one pass over X."""
+    def sum_columns(self, term: Term, made: int) -> tuple[Array, ...]:
+        """Sum a term over all column blocks: one pass over X."""
         raise NotImplementedError
 
     def outer(self, centred: Callable[..., Array]) -> Array:
@@ -142,7 +150,7 @@ class Rows(ABC):
 
     def block_length(self, width: int) -> int:
         """How many lines of `width` numbers fit into a block."""
-        return max(1, self._block_bytes // max(1, width * self._itemsize))
+        return max(1, self.block_bytes // max(1, width * self._itemsize))
 
     @property
     def _most_rows(self) -> int:
@@ -303,50 +311,63 @@ class DenseRows(BlockRows):
         count = min(count, self.block_length(2 * self.d))
         return self.rows(slice(None, None, -(-self.n // count)))
 
-    def sum_columns(self, term: Term, made: int, least: int = 1) -> tuple[Array, ...]:
-        """Sum a term over all column blocks of at least `least` columns: one pass over X."""
+    def sum_columns(self, term: Term, made: int) -> tuple[Array, ...]:
+        """Sum a term over all column blocks: one pass over X."""
         totals: tuple[Array, ...] = ()
-        blocks = list(self.column_blocks(made, least))
-        self.progress.begin_pass(self.n)
-        for count, block in enumerate(blocks, 1):
-            totals = _added(totals, term(block, self.columns(block)))
-            done = [self.n * i // len(blocks) for i in (count - 1, count)]
-            self.progress.read(done[1] - done[0], count, len(blocks))
+        for block, columns in self._read_columns(list(self.column_blocks(made))):
+            terms = term(block, columns)
+            del columns  # before the next block is made, not after
+            totals = _added(totals, terms)
+            del terms
         return totals
 
     def outer(self, centred: Callable[..., Array]) -> Array:
         """R·Rᵀ, a sum over column blocks."""
+        # A few times as large as the result is no loss: an eigensolver will take more than that,
+        # and the result is added to less often.
+        least = (4 if _backend.adds_in_place(self.place.xp) else 2) * self.n
+        is_copied = self._converts or not _backend.row_slices_are_views(self.place.xp)
+        made = self.n if is_copied else 0
+        length = max(least * self.n // (made + self.n), self.block_length(made + self.n))
+        total = None
+        for block, columns in self._read_columns(list(even_slices(self.d, length))):
+            total = _backend.add_gram(total, centred(columns, block).T)
+            del columns  # before the next block is made, not after
+        return _backend.mirrored(total)
 
-        def term(block: slice, columns: Array) -> tuple[Array]:
-            return (gram_of(centred(columns, block).T),)
-
-        # A block twice as large as the result is no loss: an eigensolver will take more than
-        # that, and the result is added to less often.
-        return self.sum_columns(term, self.n, least=2 * self.n)[0]
+    def _read_columns(self, blocks: list[slice]) -> Iterator[tuple[slice, Array]]:
+        self.progress.begin_pass(self.n)
+        for count, block in enumerate(blocks, 1):
+            yield block, self.columns(block)
+            done = [self.n * i // len(blocks) for i in (count - 1, count)]
+            self.progress.read(done[1] - done[0], count, len(blocks))
 
     def row_blocks(self, made: int) -> Iterator[slice]:
         """Slices of rows; converted rows count as well."""
-        return self._blocks(
-            self.n, self.d, made, _backend.row_slices_are_views, most=self._most_rows
-        )
+        are_views = _backend.row_slices_are_views(self.place.xp)
+        return self._blocks(self.n, self.d, made, are_views, self._most_rows)
 
-    def column_blocks(self, made: int, least: int = 1) -> Iterator[slice]:
-        """Slices of columns, likewise, of at least `least` columns."""
-        return self._blocks(self.d, self.n, made, _backend.column_slices_are_views, least)
+    def column_blocks(self, made: int) -> Iterator[slice]:
+        """Slices of columns, likewise."""
+        xp = self.place.xp
+        are_views = _backend.column_slices_are_views(xp)
+        if made >= self.n:  # columns are shifted, not multiplied
+            are_views = _backend.row_slices_are_views(xp)
+        return self._blocks(self.d, self.n, made, are_views, self.d)
 
     def _blocks(
-        self,
-        count: int,
-        width: int,
-        made: int,
-        are_views: Callable[[Any], bool],
-        least: int = 1,
-        most: int | None = None,
+        self, count: int, width: int, made: int, are_views: bool, most: int
     ) -> Iterator[slice]:
-        if self._kept is not None or self._x.dtype != self.dtype or not are_views(self.place.xp):
-            made, least = made + width, least // 2
-        length = max(least, self.block_length(made))
-        return even_slices(count, length if most is None else max(1, min(length, most)))
+        # What a library copies if it is a slice is not copied as a whole.
+        are_views |= most >= count and self.block_length(made) >= count
+        made += width if self._converts or not are_views else 0
+        size = self.copy_bytes if made >= width else self.block_bytes
+        length = size // max(1, made * self._itemsize)
+        return even_slices(count, max(1, min(length, most)))
+
+    @property
+    def _converts(self) -> bool:
+        return self._kept is not None or self._x.dtype != self.dtype
 
     def raise_if_not_finite(self) -> None:
         """Raise ValueError for the first NaN or infinity."""
@@ -443,6 +464,16 @@ def open_array(
 def block_bytes(n: int, d: int, itemsize: int) -> int:
     """Bytes that a pass over X may allocate at a time."""
     return min(max(n * d * itemsize // BLOCK_SHARE, LEAST_BLOCK), LARGEST_BLOCK)
+
+
+def device_block_bytes(n: int, d: int, itemsize: int, most: float) -> tuple[int, int]:
+    """The same on an accelerator that has `most` bytes for it: of temporaries, of copied rows."""
+    least = block_bytes(n, d, itemsize)
+    most = min(most, LARGEST_DEVICE_BLOCK)
+    size = n * d * itemsize
+    shares = (DEVICE_SHARE, DEVICE_COPY_SHARE)
+    block, copied = (max(least, int(min(size / share, most))) for share in shares)
+    return block, copied
 
 
 def first_not_finite(rows: Array) -> tuple[int, int, float] | None:

@@ -156,7 +156,10 @@ def solve(operator: ScatterOperator, form: str, k: int, shrinkage: float | None)
     )
     shares = class_weights.astype(np.float64)
     shares /= shares.sum()
-    mixture, means = _whitened(matrix, shares, solver.spectrum.n_features, solver.is_factored)
+    noise = solver.rounding * solver.spectrum.n_features / used.weight
+    mixture, means = _whitened(
+        matrix, shares, solver.spectrum.n_features, noise, is_factored=solver.is_factored
+    )
     means /= math.sqrt(used.inflation)
     if not means.shape[1]:
         raise invalid(
@@ -208,7 +211,7 @@ def _chosen(operator: ScatterOperator, spectrum: Spectrum, shrinkage: float | No
 
 
 def _whitened(
-    matrix: np.ndarray, shares: np.ndarray, most: int, is_factored: bool
+    matrix: np.ndarray, shares: np.ndarray, most: int, noise: float, *, is_factored: bool
 ) -> tuple[np.ndarray, np.ndarray]:
     """What makes discriminants of class means, (K, k), and the means in them, (K, k).
 
@@ -218,6 +221,8 @@ def _whitened(
         √π C N⁻¹ Cᵀ √π, or F with F Fᵀ equal to that.
     most : int
         Features that vary, and so dimensions that there can be.
+    noise : float
+        What rounding adds to the matrix, in units of eps.
     is_factored : bool
         Whether it is F.
     """
@@ -232,7 +237,7 @@ def _whitened(
         matrix -= np.outer(matrix @ root, root)
         values, vectors = np.linalg.eigh(0.5 * (matrix + matrix.T))
     values, vectors = values[::-1], vectors[:, ::-1]
-    level = 16.0 * len(root) * eps * max(0.0, float(values[0]))
+    level = 16.0 * len(root) * eps * max(noise, float(values[0]))
     rank = min(int((values > level).sum()), len(root) - 1, most)
     scale, vectors = np.sqrt(values[:rank]), vectors[:, :rank]
     if is_factored:
@@ -248,9 +253,12 @@ class _Features:
     spectrum : Spectrum
     is_factored : bool
         Whether `discriminate` returns a factor, which is smaller with more classes than features.
+    rounding : float
+        Of a class mean's square in units of the spread, in units of eps.
     """
 
     def __init__(self, operator: ScatterOperator) -> None:
+        self.rounding = _eps(operator)
         xp, _ = operator.place
         self._unit, n_varying = _inverse_spread(
             operator, xp.linalg.diagonal(operator.scatter()) + 0.0
@@ -283,6 +291,7 @@ class _Samples:
     """The same by n × n matrices: N⁻¹ is that of ρI plus a matrix of the rank of the samples."""
 
     is_factored = False
+    rounding = 1.0  # squares of class means are differences of products of samples
 
     def __init__(self, operator: CentroidOperator) -> None:
         xp, _ = operator.place

@@ -173,12 +173,26 @@ def sum_many(
 
 def scaled_product(left: Array, rows: Array, scale: float) -> Array:
     """Multiply left by scale·rows, a factor before and one after: neither overflows."""
-    if scale == 1.0:
-        return left @ rows
-    before, after = _backend.factors_of(scale)
-    product = (left * before) @ rows
-    product *= after
-    return product
+    before, after = larger_first(scale)
+    return scaled(times(left, before) @ rows, after)
+
+
+def larger_first(scale: float) -> tuple[float, float]:
+    """Factors before and after a product with weights: small ones of them do not underflow."""
+    factors = _backend.factors_of(scale)
+    return max(factors), min(factors)
+
+
+def times(values: Array, factor: float) -> Array:
+    """Values times a factor: a copy, unless it is 1."""
+    return values if factor == 1.0 else values * factor
+
+
+def scaled(values: Array, factor: float) -> Array:
+    """The same in place: values belong to the caller."""
+    if factor != 1.0:
+        values *= factor
+    return values
 
 
 def placed(rows: Array, positions: np.ndarray, height: int) -> Array:
@@ -276,19 +290,17 @@ def _sum_runs(
     # Short runs: their rows are added one after the other.
     within = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)
     starts = np.append(np.flatnonzero(within % max(2, PIECE_ROWS) == 0), len(order))
-    before, after = _backend.factors_of(scale)
-    scaled = None if weights is None else weights[order]
+    before, after = larger_first(scale)
+    ordered = None if weights is None else weights[order]
     if before != 1.0:
-        scaled = before * (np.ones(len(order)) if scaled is None else scaled)
-    sums = rows.sum_runs(order, starts, scaled)
+        ordered = before * (np.ones(len(order)) if ordered is None else ordered)
+    sums = rows.sum_runs(order, starts, ordered)
     if sums is None:
         return None
     if len(starts) - 1 > len(counts):  # of the parts, which are far fewer than the rows
         owner = codes[order[starts[:-1]]]
         sums = _sum_in_class_order(DenseRows(sums), owner, np.bincount(owner), None, None, 1.0)
-    if after != 1.0:
-        sums *= after
-    return sums
+    return scaled(sums, after)
 
 
 def _sum_columns(
