@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 LOG := $(VENV)/install.log
 
-.PHONY: help demo pictures test fuzz test-versions test-sycl test-cupy-emulated bench bench-memory bench-regret bench-sparse bench-streaming paper docs gpu-check lint format clean
+.PHONY: help demo pictures test fuzz test-versions test-sycl test-cupy-emulated bench bench-memory bench-regret bench-sparse bench-streaming bench-sycl paper docs gpu-check lint format clean
 
 help:
 	@echo "make demo          fit SLCE on handwritten digits and draw the embedding (demo.png)"
@@ -18,6 +18,7 @@ help:
 	@echo "make bench-memory  bytes beside X against the size of the data, on every array library"
 	@echo "make bench-regret  time of solver=auto over the best form, on problems drawn at random (15 minutes)"
 	@echo "make bench-sparse  sparse data against dense, and a million cells (SLCE_XP_DATA: folder of data sets)"
+	@echo "make bench-sycl    dpnp with Intel's runtime for the CPU against NumPy (3 GB, in the user's cache)"
 	@echo "make bench-streaming  files larger than their process's memory, and a cluster (8 GB of memory and disk)"
 	@echo "make paper         the paper's experiments, tables and figures beside ours (SLCE_XP_DATA; PAPER_ARGS=--quick)"
 	@echo "make docs          the documentation site, in docs/_build (SLCE_XP_DATA: folder of data sets)"
@@ -45,6 +46,9 @@ test-versions: $(VENV)/.venv
 # A real accelerator runtime, likewise.
 test-sycl: $(VENV)/.venv
 	@OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python tests/sycl.py $(PYTEST_ARGS)
+
+bench-sycl: $(VENV)/.venv
+	@$(BIN)/python tests/sycl.py bench $(BENCH_ARGS)
 
 # CuPy built against an emulation of CUDA: outside the checkout, where it survives `make clean`.
 CUPY_EMULATION_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/slce_xp/cupy-emulation

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import math
 import warnings
 import weakref
 from collections.abc import Iterator
@@ -25,7 +26,7 @@ import numpy as np
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.overrides import TorchFunctionMode
-from torch.utils.flop_counter import FlopCounterMode
+from torch.utils.flop_counter import FlopCounterMode, flop_registry, shape_wrapper
 
 import slce_xp
 from benchmarks.launches import Launches
@@ -34,11 +35,12 @@ from slce_xp._backend import transfer
 from slce_xp._planning import profiles
 from slce_xp._planning.devices import PROFILES
 from slce_xp._planning.memory import Limits
-from slce_xp._planning.plan import choose
+from slce_xp._planning.plan import choose, in_mixed_precision
 from slce_xp._planning.problem import ITEMSIZES, Problem
+from slce_xp._planning.profile import Profile
 from slce_xp._planning.schedule import TYPICAL_PASSES
 from slce_xp._planning.sizes import format_bytes
-from slce_xp.core import krylov, krylov_space
+from slce_xp.core import krylov, krylov_space, mixed
 from slce_xp.core import moment_sums as _moments
 from slce_xp.core.solution import FORMS
 
@@ -72,14 +74,19 @@ class PlainIndexing(TorchFunctionMode):
 
 
 def _view(x: torch.Tensor, index: Any) -> torch.Tensor:
-    for axis, item in enumerate(index if isinstance(index, tuple) else (index,)):
+    axis = 0
+    for item in index if isinstance(index, tuple) else (index,):
+        if isinstance(item, int):
+            x = aten.select.int(x, axis, item)
+            continue
         if item is None:
             x = x.unsqueeze(axis)
         elif isinstance(item, slice):
             start, stop, step = item.indices(x.shape[axis])
             x = aten.slice.Tensor(x, axis, start, max(start, stop), step)
         else:
-            raise TypeError(f"a fake CUDA tensor takes slices and None as index; got {item!r}")
+            raise TypeError(f"a fake CUDA tensor takes integers, slices and None; got {item!r}")
+        axis += 1
     return x
 
 
@@ -90,6 +97,7 @@ class LiveBytes(Launches):
         super().__init__()
         self.now = self.peak = self.peak_with_workspace = 0
         self._sizes: dict[int, int] = {}
+        self.flops: dict[str, int] = {}  # of products and factorisations, by dtype
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None
@@ -98,6 +106,11 @@ class LiveBytes(Launches):
         out = func(*args, **(kwargs or {}))
         for tensor in self.count(func, out):
             self._account(tensor.untyped_storage())
+        count = FLOPS.get(func._overloadpacket)
+        if count is not None:
+            dtype = str(args[0].dtype).removeprefix("torch.")
+            flops = int(count(*args, **(kwargs or {}), out_val=out))
+            self.flops[dtype] = self.flops.get(dtype, 0) + flops
         if func is aten._linalg_eigh.default:
             workspace = 2 * args[0].nbytes
             self.peak_with_workspace = max(self.peak_with_workspace, self.now + workspace)
@@ -126,6 +139,8 @@ FACTORISATIONS = {
     aten._linalg_solve_ex: lambda a, b, *_, **__: 2 * a[0] ** 3 // 3 + 2 * a[0] ** 2 * b[-1],
     aten.addmm_: lambda c, a, b, *_, **__: 2 * a[0] * a[1] * b[1],
 }
+# The same as functions of tensors, with those that it does count.
+FLOPS = {**flop_registry, **{op: shape_wrapper(count) for op, count in FACTORISATIONS.items()}}
 
 
 # ---------------------------------------------------------------- the values that are not there
@@ -150,8 +165,12 @@ def _to_host(x: torch.Tensor) -> np.ndarray:
 
 
 @contextlib.contextmanager
-def scripted_reads(form: str, k: int) -> Iterator[None]:
-    """Let a fit of k components read made-up values from a device that has none."""
+def scripted_reads(form: str, k: int, profile: Profile = PROFILE) -> Iterator[None]:
+    """Let a fit of k components read made-up values from a device that has none.
+
+    A refinement in mixed precision takes one product in float64, as most do, and then as many
+    steps in float32 as a fit typically takes.
+    """
     read = _backend.read
     probe_frame, better_frame = _moments._probe_frame, _moments._better_frame
 
@@ -168,6 +187,7 @@ def scripted_reads(form: str, k: int) -> Iterator[None]:
             return [2 * np.eye(*p.shape) if p.ndim == 2 and p.shape[1] > 1 else p for p in parts]
         height, width = parts[0].shape
         if len(parts) == 1 and width > 1:
+            size = 0
             squares = np.full(height, 4.0)
             squares[next(zeros, slice(0))] = 0.0
             return [np.diag(squares)]
@@ -187,6 +207,14 @@ def scripted_reads(form: str, k: int) -> Iterator[None]:
         better_frame(*args)
         return 0.0
 
+    angles = iter([math.inf])  # before the correction; none after it
+
+    def refined_read(*matrices: torch.Tensor) -> list[np.ndarray]:
+        parts = read(*matrices)
+        if len(parts) > 1:  # of a correction, which is small
+            return [1e-5 * part for part in parts]
+        return [4.0 * np.eye(*p.shape) if p.ndim == 2 else p for p in parts]
+
     with contextlib.ExitStack() as patches:
         for module, name, stand_in in [
             (_backend, "to_host", _to_host),
@@ -195,10 +223,14 @@ def scripted_reads(form: str, k: int) -> Iterator[None]:
             (transfer, "from_host", _from_host),
             (_backend, "draw_normal", _draw_normal),
             (_backend, "free_bytes", lambda place: None),
-            (_backend, "accelerator_model", lambda place: PROFILE.name),
-            (profiles, "load", lambda *place: PROFILE),
+            (_backend, "accelerator_model", lambda place: profile.name),
+            (profiles, "load", lambda *place: profile),
             (_moments, "_probe_frame", no_shift),
             (_moments, "_better_frame", good_frame),
+            (mixed, "read", refined_read),
+            (mixed, "lengths_of", lambda rows: np.full(rows.shape[0], 1e-5)),
+            (mixed, "angle_bound", lambda *_: next(angles, 0.0)),
+            (mixed, "MOST_STEPS", TYPICAL_PASSES),
             (krylov_space, "read", scripted_read),
             (krylov, "read", scripted_read),
         ]:
@@ -217,6 +249,8 @@ def measure(
     dtype: str = "float32",
     solver: str = "auto",
     passes: int = TYPICAL_PASSES,
+    precision: str = "full",
+    device: str = "a100",
 ) -> dict[str, Any]:
     """Bytes and flops of one fit on a CUDA device.
 
@@ -226,11 +260,17 @@ def measure(
         As for ``slce_xp.plan`` and ``slce_xp.fit``.
     passes : int
         Passes of the matrix-free form; fewer where its space would fill that of the data.
+    precision : {"auto", "full", "mixed"}
+        As for ``slce_xp.fit``.
+    device : str
+        Whose profile chooses the form: a name of ``slce_xp.plan``.
     """
     k = n_components or min(n_classes - 1, d)
     working = dtype if dtype in ITEMSIZES else "float32"  # torch's default for integers
     problem = Problem(n, d, n_classes, k, working, accelerated=True)
-    plan = choose(problem, Limits(), solver, PROFILE)
+    profile = PROFILES[device]
+    plan = choose(problem, Limits(), solver, profile)
+    plan = in_mixed_precision(plan, precision, Limits(), solver, profile) or plan
     passes = max(1, min(passes, min(n, d) // max(1, plan.width)))
     labels = np.arange(n) % n_classes
     live = LiveBytes()
@@ -240,15 +280,17 @@ def measure(
         PlainIndexing(),
         flops,
         live,
-        scripted_reads(plan.form, k),
+        scripted_reads(plan.form, k, profile),
         warnings.catch_warnings(),
     ):
         warnings.simplefilter("ignore", slce_xp.ConvergenceWarning)
         X = torch.empty((n, d), dtype=getattr(torch, dtype), device="cuda:0")
         x_bytes = live.now
-        model = slce_xp.fit(X, labels, n_components, solver=solver, max_iter=passes)
+        model = slce_xp.fit(
+            X, labels, n_components, solver=solver, max_iter=passes, precision=precision
+        )
         tensors, peak = live.peak, live.peak_with_workspace
-    if model.plan.form != plan.form:
+    if (model.plan.form, model.plan.precision) != (plan.form, plan.precision):
         raise RuntimeError(f"the script led the {plan.form} form to the {model.plan.form} form")
     return {
         "form": plan.form,
@@ -258,6 +300,8 @@ def measure(
         "plan_bytes": plan.bytes,
         "plan_block_bytes": plan.block_bytes,
         "flops": flops.get_total_flops(),
+        "flops_by_dtype": live.flops,
+        "precision": model.plan.precision,
         "launches": live.launches,
         "passes": model.passes,
     }

@@ -79,6 +79,8 @@ class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  #
         "separation": components in which pairs of classes overlap least, at most K − 1 of them.
     shrinkage : float or "auto"
         For "separation", the weight of the diagonal in the covariance within classes.
+    precision : {"auto", "full", "mixed"}
+        Of large products in float64; `partial_fit` is always in full precision.
     random_state : int, RandomState instance or None
         Seed for directions that are arbitrary. A RandomState, or None for NumPy's global one, draws
         another seed for each fit.
@@ -166,6 +168,7 @@ class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  #
         unlabeled_weight: float = 1.0,
         criterion: str = "centroid",
         shrinkage: float | str = "auto",
+        precision: str = "auto",
         random_state: Any = 0,
     ) -> None:
         self.n_components = n_components
@@ -180,6 +183,7 @@ class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  #
         self.unlabeled_weight = unlabeled_weight
         self.criterion = criterion
         self.shrinkage = shrinkage
+        self.precision = precision
         self.random_state = random_state
 
     # ------------------------------------------------------------ fit
@@ -220,6 +224,7 @@ class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  #
             sample_weight=sample_weight,
             criterion=self.criterion,
             shrinkage=self.shrinkage,
+            precision=self.precision,
             **self._options(),
         )
         if self.backend is not None:

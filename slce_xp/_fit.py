@@ -26,7 +26,7 @@ from slce_xp._planning.memory import Limits
 from slce_xp._planning.plan import Plan
 from slce_xp._planning.problem import BLOCKS, CLUSTER, ITEMSIZES, MEMORY, Problem
 from slce_xp._progress import Bar, Progress
-from slce_xp.core import eigen, krylov, separation
+from slce_xp.core import eigen, krylov, mixed, separation
 from slce_xp.core.groups import Groups
 from slce_xp.core.operators import ScatterOperator
 from slce_xp.core.rows import Rows
@@ -37,6 +37,8 @@ from slce_xp.core.sums import ONE_HOT_CLASSES
 
 # The largest X of which a copy may be made, to bring extreme units into the range of the dtype.
 COPY_BYTES = 2**28
+# A smaller angle is hardly ever proved in mixed precision, which "auto" then does not try.
+LEAST_MIXED_TOLERANCE = 1e-10
 # Why a form took over from another.
 FEWER = "fewer eigenvalues are positive than asked for"
 LONG = "passes over X had cost as much as forming the matrix"
@@ -60,6 +62,7 @@ def fit(
     unlabeled_weight: float = 1.0,
     criterion: str = "centroid",
     shrinkage: float | str = "auto",
+    precision: str = "auto",
     progress: bool = False,
 ) -> Model:
     r"""Fit a Supervised Linear Centroid-Encoder.
@@ -146,6 +149,13 @@ def fit(
         τ such that N is their spread; a number: τ = 1. The weight of all samples counts as their
         number: weights should be 1 in the mean. At least the 4·d·eps that rounding needs is used,
         with a warning if S_w is singular.
+    precision : {"auto", "full", "mixed"}
+        "mixed": a float64 fit takes its large products in float32 and corrects the result by
+        residuals in float64, until the angle is proved to `tol`; otherwise it starts again in full
+        precision. "auto" does so on devices whose profile says that float64 runs at less than an
+        eighth of the speed of float32, if that is predicted to be faster. Only for a dense X in
+        memory with a label for every sample; all else is computed in full precision. The plan of
+        the model says which it was.
     progress : bool
         Whether to show passes, blocks, the residual and the time left (needs tqdm).
 
@@ -198,13 +208,14 @@ def fit(
     """
     separates = _parameters.as_criterion(criterion) == "separation"
     weight_of_diagonal = _parameters.as_shrinkage(shrinkage)
+    precision = _parameters.as_precision(precision)
     if _parameters.is_share(n_components) and not separates:
         # Fitted again with fewer components, for which the angle is proved.
         everything = fit(
             X, y, "positive", backend=backend, device=device, solver=solver, tol=tol,
             max_iter=max_iter, max_memory=max_memory, random_state=random_state,
             sample_weight=sample_weight, class_weight=class_weight, unlabeled=unlabeled,
-            unlabeled_weight=unlabeled_weight, progress=progress,
+            unlabeled_weight=unlabeled_weight, precision=precision, progress=progress,
         )  # fmt: skip
         n_components = _warnings.components_for(n_components, everything)
         if n_components == everything.n_components:
@@ -247,6 +258,7 @@ def fit(
             model = make_separating_model(operator, parts, labels, plan)
             bar.done()
             return _named(model, X)
+        profile = profiles.load(place.xp, place.device)
         request = Request(
             k=k,
             tol=tol,
@@ -261,8 +273,19 @@ def fit(
             fill=dense is None,
             report=bar.residual,
         )
-        operator = operator_of(rows, groups, plan.form, seed)
-        if not plan.width:
+        swift = None
+        if precision == "auto" and tol < LEAST_MIXED_TOLERANCE:
+            precision = "full"
+        if _suits_mixed_precision(matrix, groups):
+            swift = _plan.in_mixed_precision(plan, precision, limits, solver, profile)
+        operator = operator_of(rows, groups, plan.form if swift is None else "krylov", seed)
+        solution = None
+        if swift is not None:
+            planned = _in_form(request, swift, limits, solver)
+            solution = mixed.solve(operator, matrix, kept, groups, planned, seed)
+        if solution is not None and swift is not None:
+            plan = swift
+        elif not plan.width:
             solution = finish(operator, plan.form, request)
         else:
             solution = krylov.solve(operator, request)
@@ -487,6 +510,28 @@ def open_planned(
     )
     rows.has_room_for_copy = size <= min(limits.spare(plan.memory), COPY_BYTES)
     return rows
+
+
+def _suits_mixed_precision(matrix: Any, groups: Groups) -> bool:
+    """Whether X is an array of float64 numbers, and weights are harmless."""
+    is_dense = isinstance(matrix, np.ndarray) or not isinstance(matrix, (Sparse, RowReader))
+    is_dense = is_dense and not _backend.is_dask(matrix)
+    is_double = is_dense and _backend.dtype_name(matrix.dtype) == "float64"
+    return is_double and mixed.has_mild_weights(groups)
+
+
+def _in_form(request: Request, plan: Plan, limits: Limits, solver: str) -> Request:
+    """The request for the form of another plan, which ends as soon as that is not promising."""
+    return dataclasses.replace(
+        request,
+        width=plan.width,
+        wide_passes=plan.wide_passes,
+        form=plan.form,
+        costs=plan.costs._replace(forming=math.inf) if solver == "auto" else Costs(),
+        rows=plan.schedule.rows(plan.problem, plan.form),
+        max_rows=_plan.most_rows(plan, limits),
+        fill=False,
+    )
 
 
 def _use_device_blocks(rows: Rows, plans: list[Plan]) -> None:

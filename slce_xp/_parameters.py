@@ -16,6 +16,7 @@ from slce_xp._errors import invalid, naming, wrong_type
 # Beyond it, labelled samples of a similar scatter are lost in rounding, and squares of it overflow.
 MOST_UNLABELED_WEIGHT = 1e15
 CRITERIA = ("centroid", "separation")
+PRECISIONS = ("auto", "full", "mixed")
 
 
 def as_component_count(
@@ -40,6 +41,14 @@ def as_criterion(criterion: Any) -> str:
         valid = " or ".join(map(repr, CRITERIA))
         raise invalid("criterion", f"criterion must be {valid}; got {criterion!r}")
     return criterion
+
+
+def as_precision(precision: Any) -> str:
+    """Return the precision of large products: "auto", "full" or "mixed"."""
+    if not isinstance(precision, str) or precision not in PRECISIONS:
+        valid = ", ".join(map(repr, PRECISIONS))
+        raise invalid("precision", f"precision must be one of {valid}; got {precision!r}")
+    return precision
 
 
 def as_separating_count(n_components: Any, n_classes: int, n_features: int) -> int:

@@ -2,6 +2,7 @@
 
 ``python tests/sycl.py [ARGUMENTS OF PYTEST]`` runs them in an environment of its own, kept in the
 user's cache with the kernels that were compiled. An Intel GPU is used if its driver is installed.
+``python tests/sycl.py bench [ARGUMENTS]`` runs ``benchmarks.sycl`` there instead.
 """
 
 import os
@@ -32,6 +33,8 @@ def main(arguments):
         python, "-m", "pytest", "-q", "-n", "auto", "-m", "gpu and not slow", "-k", "dpnp",
         "-p", "no:cacheprovider", "--doctest-ignore-import-errors", *arguments,
     ]  # fmt: skip
+    if arguments[:1] == ["bench"]:
+        command = [python, "-m", "benchmarks.sycl", *arguments[1:]]
     return subprocess.run(command, cwd=versions.ROOT, env=environment).returncode
 
 

@@ -284,3 +284,38 @@ def test_a_stray_conversion_shows(xp, monkeypatch, solver):
     assert len(xp.books.syncs) - before == 2 * honest + 1
     assert len(stray) == 1
     assert "_local_scalar_dense" in stray[0].operation
+
+
+# ---------------------------------------------------------------- a large file, a small device
+
+
+@pytest.mark.slow
+def test_4_gb_through_a_device_of_256_mb_in_one_reading(tmp_path):
+    """Rows of the first class are zero: holes of the file, and one weighted row in memory."""
+    counting_device = pytest.importorskip("counting_device")
+    n, d, n_classes, filled = 500_000, 2_000, 20, 4_000
+    rng = np.random.default_rng(0)
+    some = np.sort(rng.choice(n, filled, replace=False))
+    labels = np.zeros(n, dtype=int)
+    labels[some] = 1 + np.arange(filled) % (n_classes - 1)
+    means = 4.0 * rng.standard_normal((n_classes, d), dtype=np.float32)
+    rows = rng.standard_normal((filled, d), dtype=np.float32) + means[labels[some]]
+    X = np.lib.format.open_memmap(tmp_path / "x.npy", "w+", "float32", (n, d))
+    X[some] = rows
+    X.flush()
+    X = np.load(tmp_path / "x.npy", mmap_mode="r")
+    with counting_device.CountingDevice(capacity=256 * 10**6) as device:
+        model = slce_xp.fit(X, labels, backend="torch", device="sim")
+        assert device.peak_bytes <= device.capacity
+        assert device.async_bytes == X.nbytes == 4 * 10**9  # one reading
+        streamed = model.to("numpy")
+    exact = slce_xp.fit(
+        np.concatenate([rows, np.zeros((1, d))]),
+        np.append(labels[some], 0),
+        sample_weight=np.append(np.ones(filled), n - filled),
+    )
+    assert exact.components.dtype == np.float64
+    outside = streamed.components.T - exact.components.T @ (
+        exact.components @ streamed.components.T
+    )
+    assert np.linalg.norm(outside, 2) <= min(1e-3, streamed.angle_bound + exact.angle_bound)

@@ -9,7 +9,7 @@ from typing import Any
 
 from slce_xp import _parameters
 from slce_xp._errors import invalid, naming
-from slce_xp._planning import profiles
+from slce_xp._planning import mixed, profiles
 from slce_xp._planning.costs import Steps, flops_of, smaller_form
 from slce_xp._planning.memory import ROOM_FACTOR, Limits, Memory, memory_of
 from slce_xp._planning.problem import BLOCKS, CLUSTER, ITEMSIZES, MEMORY, Problem
@@ -67,6 +67,8 @@ class Plan:
         Why this form was chosen.
     advice : str
         Recommended storage for X, on a machine of a given memory.
+    precision : {"full", "mixed"}
+        "mixed": large products are taken in float32 and corrected by residuals in float64.
 
     See Also
     --------
@@ -92,6 +94,7 @@ class Plan:
     device: str = ""
     reason: str = ""
     advice: str = ""
+    precision: str = mixed.FULL
 
     n_samples = property(lambda self: self.problem.n)
     n_features = property(lambda self: self.problem.d)
@@ -133,6 +136,8 @@ class Plan:
             f"{format_bytes(self.host_bytes)} on the host",
             f"  time    {format_seconds(self.seconds)}, predicted for {self.device}",
         ]
+        if self.precision == mixed.MIXED:
+            lines.append("  digits  products in float32, corrected by residuals in float64")
         if self.width and self.reason != REQUESTED:
             lines.append(f"  switch  {self._switch()}")
         return "\n".join(lines + [f"  advice  {self.advice}"] * bool(self.advice))
@@ -191,6 +196,7 @@ def plan(
     where: str = MEMORY,
     machine_memory: int | str | None = None,
     device: str | None = None,
+    precision: str = "auto",
 ) -> Plan:
     """Estimate the cost of a fit, without data.
 
@@ -219,6 +225,8 @@ def plan(
         Predict for this device: "cpu", "a100", "h100", "rtx4090", "rtx3090", "l4", "t4" or
         "rtx4060-laptop". By default the profile of this machine's CPU, as `slce_xp.calibrate`
         measured it, or a built-in one.
+    precision : {"auto", "full", "mixed"}
+        As for `fit`.
 
     Returns
     -------
@@ -250,6 +258,7 @@ def plan(
     >>> print(slce_xp.plan(*shape, device="cpu", machine_memory="32GB").advice)
     blocks: X does not fit into 32 GB; read from a file 1 time, with 12.9 GB of memory
     """
+    precision = _parameters.as_precision(precision)
     n = _parameters.as_count(n_samples, "n_samples", 2)
     d = _parameters.as_count(n_features, "n_features", 1)
     n_classes = _parameters.as_count(n_classes, "n_classes", 2, n)
@@ -273,7 +282,9 @@ def plan(
     limits = Limits(parse_bytes(max_memory))
     machine = parse_bytes(machine_memory, "machine_memory")
     advice = "" if machine is None else _advice(problem, limits, machine, profile)
-    return replace(choose(problem, limits, "auto", profile), advice=advice)
+    full = choose(problem, limits, "auto", profile)
+    swift = in_mixed_precision(full, precision, limits, "auto", profile)
+    return replace(swift or full, advice=advice)
 
 
 def _advice(problem: Problem, limits: Limits, machine: int, profile: Profile) -> str:
@@ -347,6 +358,35 @@ def choose(problem: Problem, limits: Limits, solver: str, profile: Profile | Non
         if min(plans, key=_handicapped).form != best.form:
             reason += ", of those that fit into memory"
     return replace(best, reason=reason)
+
+
+def in_mixed_precision(
+    full: Plan, precision: str, limits: Limits, solver: str, profile: Profile
+) -> Plan | None:
+    """The plan of the same fit in mixed precision; None if it does not apply or does not pay.
+
+    Parameters
+    ----------
+    full : Plan
+        In full precision, which a fit turns to if it cannot prove the angle otherwise.
+    precision : {"auto", "full", "mixed"}
+    limits, solver, profile
+        As for `choose`.
+    """
+    if not mixed.applies(full.problem, precision, profile):
+        return None
+    try:
+        single = choose(replace(full.problem, dtype="float32"), limits, solver, profile)
+    except MemoryError:
+        return None
+    seconds = single.seconds + mixed.seconds_of_refinement(full.problem, profile)
+    memory = mixed.memory_of_both(full.problem, single.form, single.memory, full.memory)
+    is_slow = precision != mixed.MIXED and full.seconds < mixed.LEAST_GAIN * seconds
+    if is_slow or limits.spare(memory) < 0:
+        return None
+    return replace(
+        single, problem=full.problem, memory=memory, seconds=seconds, precision=mixed.MIXED
+    )
 
 
 def _handicapped(plan: Plan) -> float:

@@ -23,6 +23,7 @@ from slce_xp.cli.table import TableError
 # Options of the command by parameter of the library.
 OPTIONS = {
     "n_components": "--components", "max_memory": "--max-memory", "backend": "--backend",
+    "precision": "--precision",
     "device": "--device", "solver": "--solver", "n_samples": "--samples", "dtype": "--dtype",
     "n_features": "--features", "n_classes": "--classes", "machine_memory": "--machine-memory",
     "components": "--components", "methods": "--methods", "cv": "--folds",

@@ -46,7 +46,7 @@ def _fit(arguments: argparse.Namespace) -> None:
     scale = columns.spread(facts.std) if facts is not None and arguments.scale else None
     n, d = table.X.shape
     step(f"fitting {n} samples of {d} features")
-    names = ("backend", "device", "solver", "max_memory", "criterion")
+    names = ("backend", "device", "solver", "max_memory", "precision", "criterion")
     how = {name: getattr(arguments, name) for name in names}
     X = columns.prepared(table.X, fill, scale)
     model = slce_xp.fit(
@@ -150,7 +150,8 @@ def _inspect(arguments: argparse.Namespace) -> None:
 def _plan(arguments: argparse.Namespace) -> None:
     size = (arguments.samples, arguments.features, arguments.classes, arguments.components)
     memory = {"max_memory": arguments.max_memory, "machine_memory": arguments.machine_memory}
-    print(slce_xp.plan(*size, dtype=arguments.dtype, **memory))
+    plan = slce_xp.plan(*size, dtype=arguments.dtype, precision=arguments.precision, **memory)
+    print(plan)
 
 
 def _calibrate(arguments: argparse.Namespace) -> None:

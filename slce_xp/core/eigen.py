@@ -72,7 +72,8 @@ def in_units(
     place = _backend.place_of(values)
     if host is None and abs(exponent) <= MODERATE_EXPONENT[_backend.dtype_name(dtype)]:
         return place.xp.astype(values, dtype, copy=False) * 2.0**exponent
-    unscaled = read(values)[0] if host is None else host
+    # Rounded first, as without a large exponent: the unit changes no bit.
+    unscaled = read(place.xp.astype(values, dtype, copy=False))[0] if host is None else host
     scaled = _scaled(unscaled, exponent)
     if _holds(dtype, scaled, unscaled):
         if host is not None and abs(exponent) <= MODERATE_EXPONENT[_backend.dtype_name(dtype)]:

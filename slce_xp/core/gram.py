@@ -81,7 +81,7 @@ def solve(operator: CentroidOperator, request: Request) -> Solution:
                 if eps * float(np.max(shares * np.maximum(shares, growth))) <= MOST_GROWTH:
                     values = _backend.from_host(found.values, operator.place, values.dtype)
                     angle = angle_bound(0.0, level, float(known[-1]), below)
-                    return Solution(values, found.vectors, (k, k), angle)
+                    return Solution(values, found.vectors, (k, k), angle, below=below + level)
 
                 def known_pairs(matrix: Array = matrix) -> KnownPairs:
                     values, weights = _backend.largest_eigenpairs(matrix, n)
@@ -94,7 +94,12 @@ def solve(operator: CentroidOperator, request: Request) -> Solution:
                 length = float(np.linalg.norm(refined.lengths))
                 angle = angle_bound(length, level, float(known[-1]), below)
                 return Solution(
-                    values, refined.vectors, (low, k), angle, converged=refined.converged
+                    values,
+                    refined.vectors,
+                    (low, k),
+                    angle,
+                    converged=refined.converged,
+                    below=below + level,
                 )
         del vectors
 

@@ -144,6 +144,7 @@ def solve(operator: CentroidOperator, request: Request) -> Solution:
         converged=is_exact and is_proven,
         formed=meter.is_formed,
         is_complete=not (hopeless or (meter.is_spent_on_formed and not (enough and count.proven))),
+        below=found.below + found.rounding if is_proven else math.inf,
     )
 
 

@@ -37,8 +37,11 @@ class ScatterOperator:
 
     has_samples = False
 
-    def __init__(self, moments: Moments, seed: int, precision: Any = None) -> None:
+    def __init__(
+        self, moments: Moments, seed: int, precision: Any = None, keeps_scatter: bool = False
+    ) -> None:
         self._moments = moments
+        self._keeps_scatter = keeps_scatter
         self._scatter: Array = None  # C, once it is formed
         self._seed = seed
         # Sums may have more digits than the data that were summed.
@@ -89,10 +92,11 @@ class ScatterOperator:
     def take_matrix(self) -> tuple[Array, Array]:
         """M = 2·BᵀB − C, shape (d, d), and Σ |s| w ‖z‖², which its rounding is relative to.
 
-        C, as large as M, is released.
+        C, as large as M, is released unless it is to be kept.
         """
         scatter = self.scatter()
-        self._scatter = None
+        if not self._keeps_scatter:
+            self._scatter = None
         matrix = gram_of(math.sqrt(2.0) * self.between)
         matrix -= scatter
         return matrix, self._square
@@ -176,8 +180,15 @@ class CentroidOperator(ScatterOperator):
 
     has_samples = True
 
-    def __init__(self, rows: Rows, groups: Groups, moments: Moments, seed: int) -> None:
-        super().__init__(moments, seed)
+    def __init__(
+        self,
+        rows: Rows,
+        groups: Groups,
+        moments: Moments,
+        seed: int,
+        keeps_scatter: bool = False,
+    ) -> None:
+        super().__init__(moments, seed, keeps_scatter=keeps_scatter)
         self._rows = rows
         self._groups = groups
         # √w; None for ones

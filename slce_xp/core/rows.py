@@ -246,6 +246,7 @@ class DenseRows(BlockRows):
     """
 
     in_memory = True
+    conversion_copies = 1  # of a block that is converted, as it is made
 
     def __init__(
         self,
@@ -265,15 +266,18 @@ class DenseRows(BlockRows):
         """The rows of a slice: a view if `x` has the working dtype and all rows are kept."""
         if self._kept is not None:
             return self.gather(_backend.from_host(np.arange(self.n)[index], self.place))
-        rows = self._x if index == slice(0, self.n) else self._x[index, :]
-        return self.place.xp.astype(rows, self.dtype, copy=False)
+        return self._converted(self._x if index == slice(0, self.n) else self._x[index, :])
+
+    def _converted(self, values: Array, columns: slice = slice(None)) -> Array:
+        """Some rows, or columns, in the dtype to compute in."""
+        return self.place.xp.astype(values, self.dtype, copy=False)
 
     def gather(self, index: Array) -> Array:
         """The rows at given positions, as floats."""
         xp = self.place.xp
         if self._kept is not None:
             index = xp.take(self._kept_index, index)
-        return xp.astype(xp.take(self._x, index, axis=0), self.dtype, copy=False)
+        return self._converted(xp.take(self._x, index, axis=0))
 
     def sum_runs(
         self, order: np.ndarray, starts: np.ndarray, weights: np.ndarray | None
@@ -289,7 +293,7 @@ class DenseRows(BlockRows):
         columns = self._x if index == slice(0, self.d) else self._x[:, index]
         if self._kept is not None:
             columns = self.place.xp.take(columns, self._kept_index, axis=0)
-        return self.place.xp.astype(columns, self.dtype, copy=False)
+        return self._converted(columns, index)
 
     def finite_rows(self) -> np.ndarray:
         """A mask of rows without NaN or infinity, on the host, shape (n,)."""
@@ -360,7 +364,7 @@ class DenseRows(BlockRows):
     ) -> Iterator[slice]:
         # What a library copies if it is a slice is not copied as a whole.
         are_views |= most >= count and self.block_length(made) >= count
-        made += width if self._converts or not are_views else 0
+        made += self.conversion_copies * width if self._converts or not are_views else 0
         size = self.copy_bytes if made >= width else self.block_bytes
         length = size // max(1, made * self._itemsize)
         return even_slices(count, max(1, min(length, most)))

@@ -35,7 +35,8 @@ def solve(operator: ScatterOperator, request: Request) -> Solution:
         kept = positive if request.positive_only else k
         following = np.append(host, -math.inf)[kept]
         angle = angle_bound(0.0, rounding, host[kept - 1], following) if kept else 0.0
-        return Solution(values[:k], vectors[:, :k], (positive, positive), angle)
+        below = float(following) + rounding
+        return Solution(values[:k], vectors[:, :k], (positive, positive), angle, below=below)
 
     # Some are within rounding of zero: all of those are needed, to separate the null space of X
     # from the others. Any basis of the former would do, so seeded directions are projected onto

@@ -116,6 +116,9 @@ class Solution:
         Whether C was formed.
     is_complete : bool
         False if a dense eigensolver is to finish what an iteration has begun.
+    below : float
+        No other eigenvalue of M is larger than this, rounding included; infinite if that is not
+        known. It is the bound that `angle_bound` rests on.
     """
 
     eigenvalues: Array
@@ -128,3 +131,4 @@ class Solution:
     converged: bool = True
     formed: bool = True
     is_complete: bool = True
+    below: float = math.inf
