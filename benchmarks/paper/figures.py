@@ -103,7 +103,7 @@ def intuition(load: Load, results: Results) -> Figure:
     axes[0].set(xlim=(-1.3, 1.6), ylim=(-1.1, 1.2))
     handles = [
         Line2D([], [], color=BLACK, marker="o", linestyle="", label="sample"),
-        Line2D([], [], color=BLACK, marker="o", linestyle="", mfc="white", label="rebuilt"),
+        Line2D([], [], color=BLACK, marker="o", linestyle="", mfc="white", label="reconstructed"),
         Line2D([], [], color=BLACK, marker="*", linestyle="", ms=7, label="class centroid"),
     ]
     figure.legend(handles=handles, loc="lower center", ncols=3, columnspacing=1, handletextpad=0)
@@ -221,7 +221,7 @@ def _bound(name: str) -> Callable[[Load, Results], Figure]:
 
 
 def cost(load: Load, results: Results) -> Figure:
-    """Cost of rebuilding by one eigenvector, measured, beside its eigenvalue (Property 4)."""
+    """Cost of reconstructing by one eigenvector, measured, beside its eigenvalue (Property 4)."""
     figure, axes = plt.subplots(2, 1, figsize=(WIDTH, 3.7))
     for axis, (name, k) in zip(axes, (("coil20", 25), ("arcene", 10)), strict=True):
         X, y = load(name)
@@ -240,7 +240,7 @@ def cost(load: Load, results: Results) -> Figure:
         other = axis.twinx()
         other.spines["right"].set_visible(True)
         other.plot(place, measured, color=RED, marker="s", linestyle="--", label="cost")
-        other.set_ylabel("centroid rebuilding cost", color=RED)
+        other.set_ylabel("reconstruction cost", color=RED)
         other.ticklabel_format(axis="y", scilimits=(0, 0), useMathText=True)
     axes[1].set_xlabel("eigenvector")
     axes[1].set_xticks(np.arange(1, 11))
@@ -348,7 +348,7 @@ def figures(
     instead = "" if wide == "pancan" else " (the paper: PANCAN, which is missing here)"
     return {
         "intuition.png": (
-            "The geometric intuition on Iris: each sample is rebuilt on a line; the black lines "
+            "The geometric intuition on Iris: each sample is reconstructed on a line; black lines "
             "lead to its class centroid, and the cost is the sum of their squared lengths over "
             "all samples of which six are drawn.",
             (), intuition,
@@ -367,8 +367,8 @@ def figures(
             (wide,), _bound(wide),
         ),
         "cost.png": (
-            "Property 4: the cost of rebuilding the centroids by one eigenvector, computed from "
-            "the data, falls as much as its eigenvalue rises.",
+            "Property 4: the cost of reconstructing the centroids by one eigenvector, computed "
+            "from the data, falls as much as its eigenvalue rises.",
             ("coil20", "arcene"), cost,
         ),
         "dimensions.png": (

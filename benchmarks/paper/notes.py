@@ -19,8 +19,8 @@ data. As LDA, it has at most (classes − 1) components and is given no more.
 CURVES = """\
 Not of the paper. 400 curves in 4 classes, sampled at 101 points: a bump on a slow wave, with noise.
 In the first set classes differ in the bump's place, in the second in its height. SFPCA sees curves,
-all others 101 features. No package that this project depends on ships real curves with labels, so
-there is no real set here.
+the other linear methods 101 features. No package that this project depends on ships real curves
+with labels, so there is no real set here.
 """
 
 # By method of the paper's related work: what it is, and what it was checked against.

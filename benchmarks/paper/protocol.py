@@ -94,7 +94,7 @@ EXPERIMENTS = (
         5,
         tuple(SIMULATED),
         (2, 3),
-        (*OURS, "SFPCA", *_PLAIN, *_DESCRIBED, "NCA", "Centroid-Encoder"),
+        (*OURS, "SFPCA", *_PLAIN, *_DESCRIBED, "NCA"),  # linear ones only
     ),
 )  # fmt: skip
 QUICK_REPETITIONS = 3

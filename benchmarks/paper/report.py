@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -106,7 +106,7 @@ def honest_check(results: Results, method: str = "SLCE") -> list[str]:
         + (f", on {', '.join(sets)}" if behind else "")
         + ". *Ahead* is the mean difference in the same splits ± its standard deviation; bold: "
         "behind. Splits of one set overlap, and the best of several others is chosen after the "
-        "fact, so this is no significance test.",
+        "fact, so this is not a significance test.",
         "",
     ]
 
@@ -198,7 +198,7 @@ def write(
         + "; MNIST has one fixed split. Accuracy of a 5-NN classifier in per cent. All methods see "
         "the same splits.",
         "",
-        _about(results.about),
+        _about(results),
     ]
     if len(counts) > 1:
         lines += [f"**Unfinished**: some rows have only {min(counts)} repetitions.", ""]
@@ -268,8 +268,12 @@ def _without(name: str, error: Exception) -> str:
     return f"{data_set.title}: what is in the place of `{name}.npz` is not this set"
 
 
-def _about(about: Mapping[str, Any]) -> str:
-    if not about:
+def _about(results: Results) -> str:
+    if not results.about:
         return ""
-    minutes = about["seconds"] / 60
-    return f"Machine: {about['environment']}. The run took {minutes:.0f} minutes in all.\n"
+    minutes = results.about["seconds"] / 60
+    busy = sum(score.seconds for score in results.scores.values()) / 60
+    return (
+        f"Machine: {results.about['environment']}. The run took {minutes:.0f} minutes in all; fits "
+        f"and embeddings took {busy:.0f} minutes of processor time.\n"
+    )
