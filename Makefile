@@ -14,7 +14,7 @@ help:
 	@echo "make test-versions  the tests on the newest and the lowest versions, and on the command's libraries alone"
 	@echo "make test-sycl     the tests on dpnp with Intel's runtime for the CPU (3 GB, in the user's cache)"
 	@echo "make test-cupy-emulated  the tests on CuPy's own code, without a GPU (needs g++)"
-	@echo "make bench         time against PCA, LDA and other solvers (SLCE_XP_DATA: folder of data sets)"
+	@echo "make bench         time against PCA, LDA and other solvers (SLCE_XP_DATA: folder of data sets), then bench-regret"
 	@echo "make bench-memory  bytes beside X against the size of the data, on every array library"
 	@echo "make bench-regret  time of solver=auto over the best form, on problems drawn at random (15 minutes)"
 	@echo "make bench-sparse  sparse data against dense, and a million cells (SLCE_XP_DATA: folder of data sets)"

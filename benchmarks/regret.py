@@ -53,19 +53,22 @@ class StoppedError(BaseException):
 
 
 @contextlib.contextmanager
-def stopped_after(seconds: float) -> Iterator[None]:
+def stopped_after(seconds: float, clock: Callable[[], float] = time.perf_counter) -> Iterator[None]:
     """Raise StoppedError in what is still running after some seconds, once it is in Python."""
+    by_processor = clock is time.process_time
+    timer = signal.ITIMER_PROF if by_processor else signal.ITIMER_REAL
+    alarm = signal.SIGPROF if by_processor else signal.SIGALRM
 
     def stop(*_: object) -> None:
         raise StoppedError
 
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    before = signal.signal(alarm, stop)
+    signal.setitimer(timer, seconds)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(timer, 0)
+        signal.signal(alarm, before)
 
 
 def race(
@@ -92,7 +95,7 @@ def race(
             warnings.simplefilter("always")
             start = clock()
             try:
-                with stopped_after(limit):
+                with stopped_after(limit, clock):
                     run()
             except StoppedError:
                 once.append(name)

@@ -13,6 +13,7 @@ import os
 import tracemalloc
 import warnings
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -138,13 +139,14 @@ class Setting:
             if size <= 2500 and (form != "krylov" or auto.form == form or n * d < 10**8):
                 name = f"slce {form}"
                 self.contenders[name] = lambda name=name, form=form: self._ours(name, form)
+        if min(n, d) <= 2500 and len(np.unique(self.y)) < 1000:  # it needs the formed matrix
+            separate = partial(slce_xp.fit, self.X, self.y, criterion="separation")
+            self.contenders[SEPARATION] = separate
 
     def add_others(self, *, slow: bool) -> None:
         """Other solvers of our problem and other methods, where they fit into time."""
         X, y, k = self.host, self.y, self.k
         n, d = X.shape
-        if min(n, d) <= 2500 and len(np.unique(y)) < 1000:  # it needs the formed matrix
-            self.contenders[SEPARATION] = lambda: slce_xp.fit(self.X, y, criterion="separation")
         if min(n, d) ** 2 * max(n, d) < 2e11 and len(np.unique(y)) < 1000:
             self.contenders["sklearn LDA (svd)"] = lambda: LinearDiscriminantAnalysis().fit(X, y)
         if n * d * 8 < 2e8 and k < 100:
@@ -202,7 +204,8 @@ def race(name: str, X: np.ndarray, y: np.ndarray, options: argparse.Namespace) -
     """All contenders on one problem: medians, ratios to PCA, residuals, angles."""
     setting = Setting(X, y, options.backend, options.device)
     setting.add_forms()
-    setting.add_others(slow=options.naive and name == "arcene")
+    if options.others:
+        setting.add_others(slow=options.naive and name == "arcene")
     slow = {
         c: setting.contenders.pop(c)
         for c in ("naive",)
@@ -472,6 +475,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5, help="timed rounds (%(default)s)")
     parser.add_argument("--no-naive", dest="naive", action="store_false",
                         help="leave out the naive route on arcene: minutes")  # fmt: skip
+    parser.add_argument("--no-others", dest="others", action="store_false",
+                        help="compare with PCA only")  # fmt: skip
     parser.add_argument("--no-scaling", dest="scaling", action="store_false")
     parser.add_argument("--quick", action="store_true", help="smaller scaling part")
     parser.add_argument("--output", type=Path, default=Path("benchmarks/results"),

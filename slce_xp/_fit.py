@@ -538,7 +538,7 @@ def _use_device_blocks(rows: Rows, plans: list[Plan]) -> None:
     """Read X on an accelerator in blocks for which all plans have room."""
     if plans[0].problem.accelerated and plans[0].where == MEMORY:
         rows.block_bytes = min(plan.memory.temporaries for plan in plans)
-        rows.copy_bytes = min(plan.block_bytes for plan in plans)
+        rows.copy_bytes = max(rows.block_bytes, min(plan.block_bytes for plan in plans))
 
 
 def _dense_plan(plan: Plan, limits: Limits, place: Place) -> Plan | None:

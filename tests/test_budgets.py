@@ -256,7 +256,10 @@ def test_less_device_memory_selects_a_smaller_form(xp, monkeypatch):
     X, y = samples(801, 20_531, 5)
     x = xp.array(X)
     wanted = slce_xp.plan(801, 20_531, 5, "positive", "float32")
-    room = int(1.2 * wanted.bytes) - 1
+    # Less than the Gram form takes without an iteration and in the smallest blocks.
+    problem = _plan.Problem(801, 20_531, 5, 4, "float32")
+    least = _plan.choose(problem, _plan.Limits(), "gram").bytes
+    room = int(1.2 * least) - 1
     give_back = limit_room(xp, monkeypatch, room)
     try:
         with metered(xp) as found:

@@ -266,6 +266,7 @@ def test_all_parameters_reach_the_fit(monkeypatch):
         "unlabeled_weight": 0.5,
         "criterion": "separation",
         "shrinkage": 0.5,
+        "precision": "mixed",
         "random_state": 3,
     }
     assert set(given) == set(SLCE().get_params())

@@ -248,6 +248,15 @@ def _comparable(values: np.ndarray, y: Any) -> np.ndarray:
 
 def _unique(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """np.unique with codes and counts, without a sort if a sample has all classes."""
+    if values.dtype.kind in "iu" and values.size:
+        low, high = int(values.min()), int(values.max())
+        if high - low < values.size and max(-low, high) < 2**62:  # counted, not searched
+            codes = values.astype(np.int64) - low
+            counts = np.bincount(codes)
+            present = np.flatnonzero(counts)
+            if present.shape[0] < counts.shape[0]:
+                codes, counts = (np.cumsum(counts > 0) - 1)[codes], counts[present]
+            return (present + low).astype(values.dtype), codes, counts
     # An odd step, because labels often alternate.
     sample = np.unique(values[:: values.shape[0] // 1024 | 1])
     if sample.shape[0]:

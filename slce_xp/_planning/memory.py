@@ -95,7 +95,8 @@ def memory_of(form: str, problem: Problem, schedule: Schedule, limits: Limits) -
     if problem.accelerated and problem.stored is None:
         most = limits.spare(memory) / DEVICE_BLOCK_SHARE
         larger = device_block_bytes(n, d, item, most)
-        memory = _memory_with(form, problem, schedule, *larger)
+        if larger[1] > block:
+            memory = _memory_with(form, problem, schedule, *larger)
     return memory
 
 

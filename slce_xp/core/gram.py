@@ -21,9 +21,9 @@ from slce_xp.core.solution import Request, Solution
 TRUSTED_GROWTH = 16.0
 # Negative eigenvalues of largest magnitude whose eigenvectors are separated from small ones.
 MOST_LARGEST = 32
-# What rounding adds to the Rayleigh quotient of a = XᵀDLw / μ, in eps of the trace, grows with the
-# square of trace / μ: vectors are refined if this bound is exceeded.
-MOST_GROWTH = 2.0**-3
+# A vector a = Xᵀu is rounded relative to ‖X‖·‖u‖: if that exceeds this bound, it is refined. Its
+# Rayleigh quotient would bear more, but the angle that is stated would not.
+LONGEST = 32.0
 # The ridge with which G is factored if the first one does not suffice, relative to that.
 LARGER_RIDGE = 8.0
 
@@ -77,8 +77,7 @@ def solve(operator: CentroidOperator, request: Request) -> Solution:
             if not trusted.all():
                 found = resolve(operator, found.vectors, square).or_known(known, trusted)
             if found.bounds()[0] == k:
-                shares = square / known
-                if eps * float(np.max(shares * np.maximum(shares, growth))) <= MOST_GROWTH:
+                if square * float(np.max(growth / known)) <= LONGEST**2:
                     values = _backend.from_host(found.values, operator.place, values.dtype)
                     angle = angle_bound(0.0, level, float(known[-1]), below)
                     return Solution(values, found.vectors, (k, k), angle, below=below + level)
