@@ -103,7 +103,7 @@ def _run(
             ):
                 # Written with the next cell.
                 seconds = round(before + time.perf_counter() - start, 1)
-                results.about = {"environment": machine, "seconds": seconds}
+                results.about |= {"environment": machine, "seconds": seconds}
                 bar.set_description(f"{cell.set}, {cell.method}")
                 bar.update()
                 if isinstance(outcome, Exception):

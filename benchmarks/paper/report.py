@@ -269,7 +269,8 @@ def write(
     lines += ["## Seconds", "",
               "Median of a repetition's fits and embeddings: time of the processor, one thread. "
               "Methods that choose something by cross-validation include that; those that "
-              "are not nested are fitted for each number of dimensions.", "",
+              "are not nested are fitted for each number of dimensions. "
+              + results.about.get("note", ""), "",
               *seconds_table(results)]  # fmt: skip
     lines += ["## Figures", ""]
     for file, caption in figures.items():
