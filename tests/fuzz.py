@@ -487,10 +487,11 @@ KINDS = {"C": 50, "F": 10, "csr": 12, "rows": 10, "batches": 12, "torch": 3, "st
 MODULES = {"torch": "torch", "strict": "array_api_strict", "dask": "dask"}
 
 
-def make_problem(seed):
-    """The problem of a seed."""
+def make_problem(seed, family=None):
+    """The problem of a seed, which draws the family, too, unless one is given."""
     rng = np.random.default_rng(seed)
-    family = FAMILIES[rng.integers(len(FAMILIES))]
+    drawn_family = FAMILIES[rng.integers(len(FAMILIES))]
+    family = family or drawn_family
     drawn = family(rng)
     X, y = drawn["X"], drawn["y"]
     d = X.shape[1]

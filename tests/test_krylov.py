@@ -159,7 +159,7 @@ def test_the_convergence_warning_points_at_the_caller():
 # ---------------------------------------------------------------- what a pass costs
 
 
-@pytest.mark.parametrize("label", ["numpy", "torch"])
+@pytest.mark.parametrize("label", ["strict", "torch"])
 @pytest.mark.parametrize("side", SIDES)
 def test_one_host_read_per_pass(monkeypatch, side, label):
     X, y = problem(side)

@@ -36,9 +36,9 @@ FUNCTIONS = (
     *("linalg.cholesky", "linalg.diagonal", "linalg.eigh", "linalg.qr", "linalg.solve"),
     *("linalg.trace", "linalg.vector_norm"),
     *("__array_namespace_info__", "abs", "all", "any", "arange", "argmax", "asarray", "astype"),
-    *("concat", "cumulative_sum", "empty", "exp", "eye", "finfo", "flip", "from_dlpack", "isdtype"),
-    *("isfinite", "log", "max", "maximum", "mean", "min", "ones", "ones_like", "reshape"),
-    *("result_type", "sqrt", "sum", "take", "where", "zeros", "zeros_like"),
+    *("clip", "concat", "cumulative_sum", "empty", "exp", "eye", "finfo", "flip", "from_dlpack"),
+    *("isdtype", "isfinite", "isnan", "log", "matmul", "max", "maximum", "mean", "min", "ones"),
+    *("ones_like", "reshape", "result_type", "sqrt", "sum", "take", "where", "zeros", "zeros_like"),
 )
 
 
