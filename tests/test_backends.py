@@ -285,8 +285,8 @@ def test_no_library_is_imported_before_it_is_needed(code, unwanted):
 
 def test_import_is_fast():
     code = (
-        "import time, numpy; start = time.perf_counter(); import slce_xp; "
-        "print(time.perf_counter() - start)"
+        "import time, numpy; start = time.process_time(); import slce_xp; "
+        "print(time.process_time() - start)"
     )
-    # The fastest of three, so that a busy machine does not fail the test.
+    # Processor time, the least of three, so that a busy machine does not fail the test.
     assert min(float(run_python(code)[0]) for _ in range(3)) < 0.5
