@@ -1,17 +1,25 @@
 """criterion="separation": components in which pairs of classes overlap least."""
 
+import copy
 import dataclasses
 import math
+import pickle
 import tracemalloc
+import warnings
 
 import numpy as np
 import oracle
 import pytest
 import scipy.sparse
+from scipy.special import log_ndtr
 
 import slce_xp
+from slce_xp import _backend
 from slce_xp.cli import main
 from slce_xp.core import pairs, planes, separating_components
+from slce_xp.core.groups import Groups
+from slce_xp.core.moment_sums import moments_of
+from slce_xp.core.rows import open_array
 
 
 def orthonormal(rows):
@@ -61,6 +69,14 @@ def test_classes_that_are_far_apart_are_still_told_from_nearer_ones():
     assert nearest[np.triu_indices(4, 1)].min() > 50
 
 
+def test_near_classes_that_hardly_count_leave_the_error_of_far_ones():
+    means, shares = np.array([[0.0], [0.1], [60.0], [150.0]]), np.array([1e-200, 1.0, 1.0, 1.0])
+    listed, _ = pairs.pairs_of(means, shares / 3.0, 1)
+    error, _ = listed.errors_and_pulls(listed.distances(np.ones((1, 1))))
+    expected = np.logaddexp(log_ndtr(-0.05) + math.log(1e-200), log_ndtr(-29.95)) - math.log(3.0)
+    assert error == pytest.approx(expected, rel=1e-12)
+
+
 def test_classes_with_the_same_mean_are_no_obstacle():
     means = np.array([[0.0, 0.0], [0.0, 0.0], [3.0, 1.0], [-2.0, 5.0]])
     found = planes.best_plane(means, np.full(4, 0.25), 1)
@@ -87,6 +103,65 @@ def test_pairs_of_many_classes_are_drawn_and_the_bound_is_that_of_all(monkeypatc
     # No plane is below: not the best one, which was found by all pairs.
     assert math.exp(found.log_bound) <= math.exp(every.log_error)
     assert error - math.exp(found.log_bound) < 0.1
+
+
+@pytest.mark.parametrize(("n_classes", "dense"), [(6, True), (20, True), (20, False)])
+def test_pulls_and_their_gradient_are_derivatives(monkeypatch, n_classes, dense):
+    monkeypatch.setattr(pairs, "DENSE_NUMBERS", pairs.DENSE_NUMBERS if dense else 0)
+    rng = np.random.default_rng(0)
+    means, shares = rng.standard_normal((n_classes, 5)), rng.random(n_classes)
+    listed, _ = pairs.pairs_of(means, shares / shares.sum(), 2)
+    for scale in (1.0, 100.0):  # in the latter all errors underflow
+        factor, turned = scale * rng.standard_normal((2, 5, 5))
+
+        def log_error(step, factor=factor, turned=turned):
+            squares = listed.distances(factor) + step * listed.distances(turned)
+            return listed.errors_and_pulls(squares)
+
+        slope = (log_error(1e-6)[0] - log_error(-1e-6)[0]) / 2e-6
+        _, pulls = log_error(0.0)
+        expected = -np.sum(listed.gradient(pulls) * (turned @ turned.T))
+        assert slope == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize(("n_classes", "seed"), [(6, 13), (8, 14), (8, 41), (8, 43)])
+def test_descents_end_where_nothing_is_left_to_descend(n_classes, seed):
+    """Not by a step that was too long after the first ones."""
+    rng = np.random.default_rng(seed)
+    means = 1.5 * rng.standard_normal((n_classes, n_classes - 1))
+    shares = np.full(n_classes, 1 / n_classes)
+    found = planes.best_plane(means, shares, 2)
+    listed, _ = pairs.pairs_of(means, shares, 2)
+    _, slopes = planes._errors_and_slopes(listed, found.basis.T[None])
+    assert np.linalg.norm(slopes) < 1e-4
+
+
+@pytest.mark.parametrize("p", [1, 3])
+def test_curvature_is_the_second_derivative_along_tangents(p):
+    rng = np.random.default_rng(p)
+    listed, _ = pairs.pairs_of(rng.standard_normal((7, 6)), np.full(7, 1 / 7), p)
+    basis = np.linalg.qr(rng.standard_normal((6, p)))[0].T
+    tangent = rng.standard_normal((p, 6))
+    tangent -= tangent @ basis.T @ basis
+    error, slopes, curvature = planes._curvature(listed, basis)
+
+    def error_after(step):
+        turned = np.linalg.qr((basis + step * tangent).T)[0]
+        return listed.errors_and_pulls(listed.distances(turned))[0]
+
+    ahead, behind = error_after(1e-4), error_after(-1e-4)
+    assert np.sum(slopes * tangent) == pytest.approx((ahead - behind) / 2e-4, rel=1e-6)
+    bend = tangent.ravel() @ curvature @ tangent.ravel()
+    assert bend == pytest.approx((ahead - 2 * error + behind) / 1e-8, rel=1e-4)
+
+
+def test_newton_descends_where_the_error_is_not_convex():
+    listed, _ = pairs.pairs_of(np.array([[3.0, 0.0], [-3.0, 0.0]]), np.full(2, 0.5), 1)
+    steep = np.array([[math.cos(1.2), math.sin(1.2)]])
+    assert np.linalg.eigvalsh(planes._curvature(listed, steep)[2])[0] < 0
+    basis, error = planes._newton(listed, steep, 1e-10)
+    assert error == pytest.approx(log_ndtr(-3.0), abs=1e-9)
+    np.testing.assert_allclose(np.abs(basis), [[1.0, 0.0]], atol=1e-4)
 
 
 def test_thousands_of_classes_in_bounded_memory():
@@ -160,6 +235,43 @@ def test_classes_of_one_sample_each_are_as_far_apart_as_the_diagonal_says():
     assert model.predict(X).tolist() == [0, 1, 2]
 
 
+# ---------------------------------------------------------------- systems with many shifts
+
+
+@pytest.mark.parametrize("size", [20, 120])  # by eigenvectors, and with NumPy by a tridiagonal
+@pytest.mark.parametrize("rank", [10, 400])
+def test_shifted_systems_are_those_of_the_inverse(xp, size, rank):
+    rng = np.random.default_rng(size)
+    samples, right = rng.standard_normal((rank, size)), rng.standard_normal((size, 2))
+    matrix, right = xp.held(samples.T @ samples / rank), xp.held(right)
+    systems = _backend.shifted_systems(xp.array(matrix.copy()), xp.array(right))
+    close = {"rtol": xp.tolerance(1e-9, 2e-4), "atol": xp.tolerance(1e-9, 2e-4)}
+    np.testing.assert_allclose(systems.norms(), [matrix.trace(), (matrix**2).sum()], **close)
+    shifts = np.array([0.01, 0.5, 20.0])
+    inverses = [np.linalg.inv(matrix + s * np.eye(size)) for s in shifts]
+    expected = [
+        [np.trace(right.T @ inverse @ right) for inverse in inverses],
+        [np.trace(right.T @ inverse @ inverse @ right) for inverse in inverses],
+        [np.trace(inverse) for inverse in inverses],
+    ]
+    close["rtol"] = xp.tolerance(1e-9, 1e-3)
+    np.testing.assert_allclose(systems.traces(shifts), expected, **close)
+    inverse = np.linalg.inv(0.25 * matrix + 0.5 * np.eye(size))
+    found = systems.restore(systems.solve(0.25, 0.5))
+    np.testing.assert_allclose(xp.numpy(found), inverse @ right, **close)
+    white = xp.numpy(systems.whiten(0.25, 0.5))
+    np.testing.assert_allclose(white.T @ white, right.T @ inverse @ right, **close)
+    # All of it is the shift, whatever rounding left of the matrix.
+    found = systems.restore(systems.solve(0.0, 2.0))
+    np.testing.assert_allclose(xp.numpy(found), right / 2.0, **close)
+
+
+def test_a_shift_below_rounding_is_enough():
+    line = np.linspace(1.0, 2.0, 150)
+    systems = _backend.shifted_systems(np.outer(line, line), np.ones((150, 1)))
+    assert np.isfinite(systems.solve(1.0, 1e-18)).all()
+
+
 # ---------------------------------------------------------------- components
 
 
@@ -200,6 +312,44 @@ def test_constant_features_change_nothing():
         assert found.shrinkage == pytest.approx(plain.shrinkage, rel=1e-9)
         np.testing.assert_array_equal(found.components[:, [0, -1]], 0.0)
         np.testing.assert_allclose(found.components[:, 1:-1], plain.components, rtol=1e-7)
+
+
+@pytest.mark.parametrize("form", ["scatter", "gram"])
+@pytest.mark.parametrize("distance", [1e2, 1e5, 1e8])
+def test_a_feature_far_from_the_origin_changes_nothing(form, distance):
+    X, y = problem(40, 60, 3)
+    X -= X.mean(axis=0)
+    X[:, 7] += distance * X[:, 7].std()
+    X[:, 8] = distance  # constant: it has no digits to keep
+    constant = separating_components(X, y, 3, 2, form=form)
+    without = np.delete(X, 8, axis=1)
+    without[:, 7] -= without[:, 7].mean()
+    expected = separating_components(without, y, 3, 2, form=form)
+    spread = without.std(axis=0)
+    found = np.delete(constant.components, 8, axis=1) * spread
+    np.testing.assert_allclose(found, expected.components * spread, atol=1e-15 * distance + 1e-9)
+    assert constant.components[0, 8] == 0.0
+
+
+def test_few_rows_do_not_shift_a_wide_matrix():
+    """Rows that are probed agree in most columns, of which none is far from the origin."""
+    X = np.where(np.arange(4000) == np.arange(40)[:, None], 5.0, 1.0)
+    X[:, :20] += np.random.default_rng(0).standard_normal((40, 20))
+    moments = moments_of(open_array(X), Groups.of(np.arange(40) % 2, 2), by_column=True)
+    assert moments.shift is None
+    X[:, 7] += 1e5
+    assert (
+        moments_of(open_array(X), Groups.of(np.arange(40) % 2, 2), by_column=True).shift is not None
+    )
+
+
+@pytest.mark.parametrize("form", ["scatter", "gram"])
+def test_means_on_a_line_have_one_dimension(xp, form):
+    rng = np.random.default_rng(0)
+    base, step = rng.standard_normal((30, 12)), rng.standard_normal(12)
+    X = np.concatenate([base, base + step, base + 3.0 * step])
+    found = separating_components(xp.array(X), xp.array(np.repeat([0, 1, 2], 30)), 3, 2, form=form)
+    assert found.components.shape[0] == 1
 
 
 def test_units_of_features_change_nothing():
@@ -414,6 +564,15 @@ def test_the_model_says_what_it_is():
     assert "loss" not in text
 
 
+def test_the_gap_is_computed_when_it_is_asked_for(monkeypatch):
+    model = fitted()
+    expected = copy.deepcopy(model).separation_gap
+    monkeypatch.setattr(planes, "_relax", None)  # never again
+    unasked = pickle.loads(pickle.dumps(model))
+    assert unasked.separation_gap == expected == model.to("numpy").separation_gap
+    assert 0 < expected < 0.1
+
+
 def test_a_file_has_the_criterion(tmp_path):
     model = fitted()
     model.save(tmp_path / "model.npz")
@@ -454,6 +613,50 @@ def test_the_default_criterion_predicts_the_nearest_centroid():
     np.testing.assert_array_equal(model.predict(X), model.classes[nearest])
     with pytest.raises(ValueError, match="predict_proba needs criterion='separation'"):
         model.predict_proba(X)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_classes_do_not_depend_on_the_unit(dtype):
+    """Squares of 2^±100 are out of the range of float32, those of 2^±600 of float64."""
+    X, y = problem(90, 6, 3)
+    X = X.astype(dtype)
+    expected = slce_xp.fit(X, y).predict(X)
+    for unit in (2.0**100, 2.0**-100) if dtype == "float32" else (2.0**600, 2.0**-600):
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "eigenvalues|total_loss")
+            model = slce_xp.fit(X * np.asarray(unit, dtype), y)
+        np.testing.assert_array_equal(model.predict(X * np.asarray(unit, dtype)), expected)
+
+
+def test_a_far_class_does_not_blur_near_ones():
+    """In float32 the squares of the means of far classes have no digits left for near ones."""
+    X, y = oracle.blobs(90, 6, 3, separation=1.0)
+    X[y == 2, 5] += 1e5
+    X = X.astype(np.float32)
+    model = slce_xp.fit(X, y)
+    Z, means = (model.transform(rows).astype(np.float64) for rows in (X, model.centroids))
+    nearest = ((Z[:, None] - means) ** 2).sum(axis=2).argmin(axis=1)
+    np.testing.assert_array_equal(model.predict(X), nearest)
+
+
+def test_a_dask_array_is_classified_as_the_error_says():
+    array = pytest.importorskip("dask.array")
+    X, y = problem(90, 6, 3)
+    model = slce_xp.fit(X, y)
+    lazy = array.from_array(X, chunks=(40, 4))
+    with pytest.raises(TypeError, match="Classify its chunks") as caught:
+        model.predict(lazy)
+    advice = str(caught.value).partition("chunks: ")[2]
+    found = eval(advice, {"X": lazy, "model": model})
+    np.testing.assert_array_equal(found.compute(), model.predict(X))
+
+
+def test_traced_samples_are_not_classified():
+    jax = pytest.importorskip("jax")
+    X, y = problem(90, 6, 3)
+    model = slce_xp.fit(jax.numpy.asarray(X), y, criterion="separation")
+    with pytest.raises(TypeError, match="X must have values to be classified"):
+        jax.jit(model.predict_proba)(jax.numpy.asarray(X))
 
 
 def test_missing_values_are_not_classified():

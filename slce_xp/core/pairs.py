@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -21,13 +22,17 @@ from slce_xp import _backend
 
 MOST_PAIRS = 50_000  # in a list; more are drawn from
 LEAST_PARTNERS = 8  # of a class in a list that is drawn
-DENSE_NUMBERS = 100_000  # of differences of means that are kept as a matrix
+DENSE_NUMBERS = 500_000  # of differences of means that are kept as a matrix
+FEW_CLASSES = 16  # of which differences are summed faster than their Laplacian is made
 BLOCK_NUMBERS = 2**19  # that are allocated at a time
 # Half the distance of two projected means that counts as zero: the slope is infinite there.
 NO_DISTANCE = 1e-9
 # Squared distances below this share of the largest are zero: the classes have the same mean.
 SAME_MEAN = 1e-12
 LOG_ROOT_2_PI = 0.5 * math.log(2.0 * math.pi)
+ROOT_PI, ROOT_8 = math.sqrt(math.pi), math.sqrt(0.125)
+LEAST_ROOT = 2.0 * NO_DISTANCE * ROOT_8
+LEAST_SUM = 1e-250  # of errors, which is far from underflow
 
 
 class Pairs:
@@ -40,6 +45,13 @@ class Pairs:
     first, second : numpy.ndarray of int, shape (P,)
     weights : numpy.ndarray, shape (P,)
         What each pair counts.
+
+    Attributes
+    ----------
+    differences : numpy.ndarray, shape (P, k), or None
+        Those of the means; None if they are too large.
+    full_squares : numpy.ndarray, shape (P,)
+        Squared distances of the means in all dimensions.
     """
 
     def __init__(
@@ -47,15 +59,19 @@ class Pairs:
     ) -> None:
         self.means = means
         self._first, self._second = first, second
-        with np.errstate(divide="ignore"):
-            logs = np.log(weights)
-        self._log_weights = logs - _log_sum(logs)
+        self._weights = weights / weights.sum()
         is_small = first.shape[0] * means.shape[1] <= DENSE_NUMBERS
-        self._differences = means[first] - means[second] if is_small else None
+        self.differences: Any = means[first] - means[second] if is_small else None
         self._incidence: Any = None if is_small else _backend.incidence(first, second, len(means))
         # Classes with the same mean are confused in every plane: nothing pulls them apart.
-        full = self.squares(means)
-        self._moves = full > SAME_MEAN * full.max(initial=0.0)
+        self.full_squares = self.distances()
+        self._moves = self.full_squares > SAME_MEAN * self.full_squares.max(initial=0.0)
+        self._all_move = bool(self._moves.all())
+
+    @cached_property
+    def _log_weights(self) -> np.ndarray:
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.log(self._weights))
 
     def __len__(self) -> int:
         """Return the number of pairs."""
@@ -71,32 +87,63 @@ class Pairs:
             np.sum(differences * differences, axis=1, out=found[block])
         return found
 
+    def distances(self, factor: np.ndarray | None = None) -> np.ndarray:
+        """Squared distances of the pairs at P = F Fᵀ, (k, r) ↦ (P,); at P = I by default."""
+        if self.differences is None:
+            return self.squares(self.means if factor is None else self.means @ factor)
+        differences = self.differences if factor is None else self.differences @ factor
+        return np.asarray(np.einsum("ir,ir->i", differences, differences))
+
     def project(self, rows: np.ndarray) -> np.ndarray:
         """Differences of the means along rows, (m, k) ↦ (m, P)."""
-        if self._differences is not None:
-            return np.asarray(rows @ self._differences.T)
+        if self.differences is not None:
+            return np.asarray(rows @ self.differences.T)
         points = rows @ self.means.T
         return np.asarray(points[:, self._first] - points[:, self._second])
 
     def lift(self, values: np.ndarray) -> np.ndarray:
         """Σ value × difference of the means, (m, P) ↦ (m, k)."""
-        if self._differences is not None:
-            return np.asarray(values @ self._differences)
+        if self.differences is not None:
+            return np.asarray(values @ self.differences)
         return np.asarray((values @ self._incidence) @ self.means)
 
-    def log_error(self, squares: np.ndarray) -> np.ndarray:
-        """The logarithm of the mean error, for squared distances: (…, P) ↦ (…)."""
-        return _log_sum(self._log_weights + _backend.log_normal_cdf(-0.5 * np.sqrt(squares)))
+    def errors_and_pulls(self, squares: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The logarithm of the mean error, (…), and −∂ / ∂ squares, (…, P), of distances (…, P)."""
+        roots = np.sqrt(squares)
+        roots *= ROOT_8  # h / √2 with h = δ / 2, the distance of the boundary
+        sums = _backend.erfc(roots) @ self._weights
+        if sums.min() > LEAST_SUM:
+            errors = np.log(0.5 * sums)
+            densities = np.exp(-0.125 * squares)
+            densities *= self._weights
+        else:  # all errors of a plane may underflow: in units of its largest density
+            logs = self._log_weights - 0.125 * squares
+            largest = logs.max(axis=-1, keepdims=True)
+            densities = np.exp(logs - largest)
+            sums = (densities * _backend.erfcx(roots)).sum(axis=-1)
+            errors = largest[..., 0] + np.log(0.5 * sums)
+        pulls = densities
+        pulls /= np.maximum(roots, LEAST_ROOT, out=roots)
+        pulls /= (8.0 * ROOT_PI * sums)[..., None]
+        return errors, pulls if self._all_move else pulls * self._moves
 
-    def pulls(self, squares: np.ndarray, log_error: np.ndarray) -> tuple[np.ndarray, bool]:
-        """−∂ log_error / ∂ squares, (…, P), and whether all are exact."""
-        return _pulls(self._log_weights, squares, log_error[..., None], self._moves)
+    def are_apart(self, squares: np.ndarray) -> bool:
+        """Whether no two means coincide at some distances, so that their pulls are exact."""
+        near = squares <= (2.0 * NO_DISTANCE) ** 2
+        return not bool((near & self._moves & (self._weights > 0.0)).any())
 
     def gradient(self, pulls: np.ndarray) -> np.ndarray:
         """−∂ log_error / ∂P, shape (k, k): Σ c (u_i − u_j)(u_i − u_j)ᵀ."""
-        if self._differences is not None:
-            return np.asarray((self._differences.T * pulls) @ self._differences)
-        laplacian = self._incidence.T @ (self._incidence.multiply(pulls[:, None]).tocsr())
+        n_classes = len(self.means)
+        if self.differences is not None and n_classes <= FEW_CLASSES:
+            return np.asarray((self.differences.T * pulls) @ self.differences)
+        if self.differences is None:
+            laplacian = self._incidence.T @ (self._incidence.multiply(pulls[:, None]).tocsr())
+        else:
+            laplacian = np.zeros((n_classes, n_classes))
+            laplacian[self._first, self._second] = -pulls
+            laplacian += laplacian.T
+            laplacian[np.diag_indices(n_classes)] = -laplacian.sum(axis=1)
         return np.asarray(self.means.T @ (laplacian @ self.means))
 
 

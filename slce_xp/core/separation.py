@@ -21,7 +21,7 @@ from slce_xp.core import eigen, given
 from slce_xp.core.groups import Groups
 from slce_xp.core.moment_sums import moments_of
 from slce_xp.core.operators import CentroidOperator, ScatterOperator
-from slce_xp.core.planes import best_plane
+from slce_xp.core.planes import Plane, best_plane
 from slce_xp.core.rows import Rows, open_array
 from slce_xp.core.shrinkage import Shrinkage, Spectrum, best_shrinkage
 
@@ -44,11 +44,8 @@ class Separation(NamedTuple):
         The weight ρ of the diagonal in N.
     inflation : float
         τ, the factor of N; 1 if `shrinkage` was given.
-    separation : float
-        The probability that a sample of one of two classes, drawn by their shares, is told apart
-        from the other one if classes are Gaussians with the covariance N.
-    gap : float
-        A proved bound of what any other p components could add to `separation`.
+    plane : Plane
+        What the components span among all discriminants.
     """
 
     components: Array
@@ -57,8 +54,21 @@ class Separation(NamedTuple):
     mean: Array
     shrinkage: float
     inflation: float
-    separation: float
-    gap: float
+    plane: Plane
+
+    @property
+    def separation(self) -> float:
+        """How often a sample of one of two classes is told apart from the other one.
+
+        A probability; the two are drawn by their shares, and classes are Gaussians with the
+        covariance N.
+        """
+        return 1.0 - self.plane.error
+
+    @property
+    def gap(self) -> float:
+        """A proved bound of what any other p components could add to `separation`."""
+        return self.plane.gap
 
 
 def separating_components(
@@ -146,7 +156,7 @@ def solve(operator: ScatterOperator, form: str, k: int, shrinkage: float | None)
     k : int
         Components, at most K − 1.
     shrinkage : float or None
-        None: found by OAS.
+        None: the one that separates unseen samples best.
     """
     xp, _ = operator.place
     solver = _Samples(operator) if form == "gram" else _Features(operator)  # type: ignore[arg-type]
@@ -158,7 +168,12 @@ def solve(operator: ScatterOperator, form: str, k: int, shrinkage: float | None)
     shares /= shares.sum()
     noise = solver.rounding * solver.spectrum.n_features / used.weight
     mixture, means = _whitened(
-        matrix, shares, solver.spectrum.n_features, noise, is_factored=solver.is_factored
+        matrix,
+        shares,
+        solver.spectrum.n_features,
+        noise,
+        _eps(operator),
+        is_factored=solver.is_factored,
     )
     means /= math.sqrt(used.inflation)
     if not means.shape[1]:
@@ -182,7 +197,6 @@ def solve(operator: ScatterOperator, form: str, k: int, shrinkage: float | None)
             "x must have features whose inverse spread is within the range of its dtype; "
             f"the largest is {float(size):.1e}. Scale them, or use float64",
         )
-    error, bound = math.exp(plane.log_error), math.exp(plane.log_bound)
     return Separation(
         signs * components * operator.scale,
         signs * patterns / operator.scale,
@@ -190,8 +204,7 @@ def solve(operator: ScatterOperator, form: str, k: int, shrinkage: float | None)
         operator.mean,
         used.weight,
         used.inflation,
-        1.0 - error,
-        error - bound,
+        plane,
     )
 
 
@@ -211,7 +224,13 @@ def _chosen(operator: ScatterOperator, spectrum: Spectrum, shrinkage: float | No
 
 
 def _whitened(
-    matrix: np.ndarray, shares: np.ndarray, most: int, noise: float, *, is_factored: bool
+    matrix: np.ndarray,
+    shares: np.ndarray,
+    most: int,
+    noise: float,
+    eps: float,
+    *,
+    is_factored: bool,
 ) -> tuple[np.ndarray, np.ndarray]:
     """What makes discriminants of class means, (K, k), and the means in them, (K, k).
 
@@ -223,10 +242,11 @@ def _whitened(
         Features that vary, and so dimensions that there can be.
     noise : float
         What rounding adds to the matrix, in units of eps.
+    eps : float
+        Of the dtype of the data.
     is_factored : bool
         Whether it is F.
     """
-    eps = float(np.finfo(matrix.dtype).eps)
     root = np.sqrt(shares)
     # Centred means: √π is in the null space, whatever rounding leaves there.
     matrix = matrix.astype(np.float64)
@@ -266,25 +286,19 @@ class _Features:
         within = operator.take_within()
         within *= (self._unit / operator.weight)[:, None]
         within *= self._unit
-        self._values, self._vectors = _backend.largest_eigenpairs(within, within.shape[0])
-        del within
         means = (operator.between * self._unit).T / math.sqrt(operator.weight)
-        self._means = self._vectors.T @ means
         self.is_factored = means.shape[1] > means.shape[0]
-        values, energy = read(self._values, xp.sum(self._means * self._means, axis=1))
-        self.spectrum = Spectrum(values.astype(float), energy.astype(float), 0.0, n_varying)
+        self.spectrum = Spectrum(_backend.shifted_systems(within, means), n_varying)
 
     def discriminate(self, shrinkage: float) -> Array:
         """√π C N⁻¹ Cᵀ √π, shape (K, K), or F with F Fᵀ equal to that, shape (K, d)."""
-        xp = _backend.namespace_of(self._values)
-        shrunk = (1.0 - shrinkage) * xp.clip(self._values, 0.0) + shrinkage
-        factor = self._means / xp.sqrt(shrunk)[:, None]
-        self._solved = self._means / shrunk[:, None]
-        return factor.T if self.is_factored else factor.T @ factor
+        systems, metric = self.spectrum.systems, (1.0 - shrinkage, shrinkage)
+        self._solved = systems.solve(*metric)
+        return systems.whiten(*metric).T if self.is_factored else systems.right.T @ self._solved
 
     def combined(self, mixture: Array) -> Array:
         """N⁻¹ Cᵀ √π times a mixture of classes, (K, p) ↦ (p, d)."""
-        return (self._vectors @ (self._solved @ mixture)).T * self._unit
+        return self.spectrum.systems.restore(self._solved @ mixture).T * self._unit
 
 
 class _Samples:
@@ -301,32 +315,25 @@ class _Samples:
         self._indicators = operator.indicators().T / math.sqrt(operator.weight)
         right = gram @ self._indicators  # X·Cᵀ√π
         self._between = self._indicators.T @ right
-        gram = operator.within_classes(operator.within_classes(gram).T)
+        # Without class means, on both sides: what is left of `right` is orthogonal to them.
+        means = self._indicators @ (operator.weight * self._between)
+        means = (right - 0.5 * means) @ self._indicators.T
         gram /= operator.weight
-        self._values, self._vectors = _backend.largest_eigenpairs(gram, gram.shape[0])
-        del gram
-        self._means = self._vectors.T @ operator.within_classes(right)
-        values, energy, total = read(
-            self._values,
-            xp.sum(self._means * self._means, axis=1) / operator.weight,
-            xp.linalg.trace(self._between),
-        )
-        spectrum = Spectrum(values.astype(float), energy.astype(float), 0.0, n_varying)
-        # Without the null space, in which energy is rounding; values are in descending order.
-        kept = spectrum.rank(_eps(operator))
-        energy = spectrum.energy[:kept] / spectrum.values[:kept]
-        rest = max(0.0, float(total) - float(energy.sum()))
-        self.spectrum = Spectrum(spectrum.values[:kept], energy, rest, n_varying)
+        gram -= means
+        gram -= means.T
+        right = operator.within_classes(right) / math.sqrt(operator.weight)
+        (total,) = read(xp.linalg.trace(self._between))
+        systems = _backend.shifted_systems(gram, right)
+        self.spectrum = Spectrum(systems, n_varying, between=float(total))
 
     def discriminate(self, shrinkage: float) -> Array:
         """√π C N⁻¹ Cᵀ √π, shape (K, K), by Woodbury's identity."""
-        xp = _backend.namespace_of(self._values)
-        shrunk = (1.0 - shrinkage) * xp.clip(self._values, 0.0) + shrinkage
-        share = (1.0 - shrinkage) / self._operator.weight
-        solved = self._means / shrunk[:, None]
-        within = self._operator.within_classes(self._vectors @ solved)
+        systems, rest = self.spectrum.systems, 1.0 - shrinkage
+        solved = systems.solve(rest, shrinkage)
+        within = self._operator.within_classes(systems.restore(solved))
+        share = rest / math.sqrt(self._operator.weight)
         self._solved = (self._indicators - share * within) / shrinkage
-        return (self._between - share * (self._means.T @ solved)) / shrinkage
+        return (self._between - rest * (systems.right.T @ solved)) / shrinkage
 
     def combined(self, mixture: Array) -> Array:
         """N⁻¹ Cᵀ √π times a mixture of classes, (K, p) ↦ (p, d)."""

@@ -1,10 +1,10 @@
 r"""How far the covariance within classes is shrunk, and how unseen samples spread in the result.
 
 In units of each feature's spread, :math:`N = (1 - \rho) R + \rho I` with the correlation matrix
-within classes, :math:`R`. Both questions are answered by the eigenvalues :math:`\lambda` of R and
-the energy of the class means along its eigenvectors: a sample that is left out is
+within classes, :math:`R`. Both questions are answered by traces of :math:`N^{-1}` and of the class
+means in it: a sample that is left out is
 :math:`\kappa = 1 / (1 - (1 - \rho) \operatorname{tr}(R N^{-1}) / (n - K))` times as far from its
-class as it was, which is generalised cross-validation. All arrays are on the host.
+class as it was, which is generalised cross-validation.
 """
 
 from __future__ import annotations
@@ -14,33 +14,45 @@ from typing import NamedTuple
 
 import numpy as np
 
+from slce_xp import _backend
+
 LARGEST_LOG_ODDS = 12.0  # of ρ that are tried
-TRIED = 33
+TRIED = 33  # an odd number: large systems try every other one, and the neighbours of the best
+FEW_NUMBERS = 1000  # of class means, up to which it takes less time to try all at once
 
 
 class Spectrum(NamedTuple):
-    """The covariance within classes and the class means in its eigenvectors.
+    """The covariance within classes and the class means, as functions of the shift s = ρ / (1 − ρ).
+
+    With N = (1 − ρ)(R + s).
 
     Attributes
     ----------
-    values : numpy.ndarray, shape (r,)
-        Eigenvalues of R; the others are zero.
-    energy : numpy.ndarray, shape (r,)
-        The variance of the class means along each eigenvector.
-    rest : float
-        Their variance outside the span of these eigenvectors.
+    systems : ShiftedSystems
+        Those of R with the class means U in units of the spread, times the roots of their shares.
+        In samples coordinates those of G = ZZᵀ with Z·U, for R = ZᵀZ.
     n_features : int
         Features that vary.
+    between : float or None
+        In samples coordinates, the variance tr(UᵀU) of the class means.
     """
 
-    values: np.ndarray
-    energy: np.ndarray
-    rest: float
+    systems: _backend.ShiftedSystems
     n_features: int
+    between: float | None = None
 
     def rank(self, eps: float) -> int:
-        """How many eigenvalues are more than rounding."""
-        return int((self.values > len(self.values) * eps * self.values.max(initial=0.0)).sum())
+        """How many eigenvalues of R are more than rounding."""
+        values = self.systems.eigenvalues()
+        return int((values > len(values) * eps * values.max(initial=0.0)).sum())
+
+    def traces(self, shifts: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Traces of R(R + s)⁻¹, of Uᵀ(R + s)⁻¹U and of Uᵀ(R + s)⁻¹R(R + s)⁻¹U: (j,) ↦ (j,)."""
+        once, twice, inverse = self.systems.traces(shifts)
+        leverage = self.systems.right.shape[0] - shifts * inverse
+        if self.between is None:
+            return leverage, once, once - shifts * twice
+        return leverage, (self.between - once) / shifts, twice
 
 
 class Shrinkage(NamedTuple):
@@ -61,7 +73,7 @@ class Shrinkage(NamedTuple):
 def oas(spectrum: Spectrum, n: float) -> float:
     """The weight that estimates a Gaussian's covariance best, by Chen et al. (2010)."""
     d = max(spectrum.n_features, 1)
-    square, trace = float((spectrum.values**2).sum()), float(spectrum.values.sum())
+    trace, square = spectrum.systems.norms()
     above = (1.0 - 2.0 / d) * square + trace**2
     below = (n + 1.0 - 2.0 / d) * (square - trace**2 / d)
     return above / below if 0.0 < above < below else 1.0
@@ -84,8 +96,14 @@ def best_shrinkage(spectrum: Spectrum, n: float, n_classes: int, least: float) -
         return Shrinkage(1.0, 1.0)
     lowest = math.log(least) - math.log1p(-least)
     odds = np.linspace(lowest, max(lowest, LARGEST_LOG_ODDS), TRIED)
-    scores = separation_of_unseen(spectrum, n, n_classes, odds)[0]
+    scores = np.full(TRIED, -math.inf)
+    stride = 2 if math.prod(spectrum.systems.right.shape) > FEW_NUMBERS else 1
+    scores[::stride] = separation_of_unseen(spectrum, n, n_classes, odds[::stride])[0]
     best = int(scores.argmax())
+    if stride > 1:
+        near = [i for i in (best - 1, best + 1) if 0 <= i < TRIED]
+        scores[near] = separation_of_unseen(spectrum, n, n_classes, odds[near])[0]
+        best = int(scores.argmax())
     if 0 < best < TRIED - 1 and np.isfinite(scores[best - 1 : best + 2]).all():
         # The vertex of a parabola: a maximum that does not jump from one trial to the next.
         before, here, after = scores[best - 1 : best + 2]
@@ -109,16 +127,14 @@ def separation_of_unseen(
     the first would be if unseen samples spread as N says and means were exact. A distance of −∞
     means that nothing but noise separates the classes.
     """
-    weights = 1.0 / (1.0 + np.exp(-odds))
-    rest, freedom = 1.0 / (1.0 + np.exp(odds)), n - n_classes  # rest: 1 − ρ
-    values, energy = np.maximum(spectrum.values, 0.0), spectrum.energy
-    inverse = 1.0 / (rest[:, None] * values + weights[:, None])  # of N
-    leverage = rest * (inverse @ values) / freedom
+    shifts, freedom = np.exp(odds), n - n_classes
+    leverage, total, spread = spectrum.traces(shifts)
+    scale = 1.0 + shifts  # 1 / (1 − ρ)
     with np.errstate(divide="ignore", invalid="ignore"):
-        growth = np.where(leverage < 1.0, 1.0 / (1.0 - leverage), math.inf)
-        total = inverse @ energy + spectrum.rest / weights
+        growth = np.where(leverage < freedom, freedom / (freedom - leverage), math.inf)
+        total = scale * total
         # Class means are off by 1 / √n_j themselves: that part of their distance is noise.
-        noise = (n_classes - 1.0) / freedom * growth * (inverse @ values)
-        spread = growth**2 * ((inverse * inverse) @ (values * energy)) * (n / freedom)
+        noise = (n_classes - 1.0) / freedom * growth * scale * leverage
+        spread = growth**2 * scale**2 * spread * (n / freedom)
         distances = (total - noise) / np.sqrt(spread)
     return np.where((total > noise) & (spread > 0.0), distances, -math.inf), total
