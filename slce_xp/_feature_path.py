@@ -228,7 +228,8 @@ class FeaturePath:
         Returns
         -------
         Model
-            Of ``X[:, path.select(n_features)]``; these columns are held in memory.
+            Of ``X[:, path.select(n_features)]`` and the samples of the path, with their weights:
+            those without a label are left out. These columns are held in memory.
 
         Examples
         --------
@@ -259,6 +260,12 @@ class FeaturePath:
         if n_features is None:
             return len(self.lambdas) - 1, len(self.supports[-1])
         sizes = np.array([len(support) for support in self.supports])
+        if not sizes.any():
+            raise invalid(
+                "n_features",
+                f"n_features must be at most the features of the path, which has none; got "
+                f"{n_features!r}. Compute a path to smaller penalties",
+            )
         count = _parameters.as_count(n_features, "n_features", 1, int(sizes.max()))
         return int(np.argmax(sizes >= count)), count
 

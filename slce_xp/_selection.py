@@ -17,7 +17,7 @@ from slce_xp._data import matrix as _matrix
 from slce_xp._data.labels import Labels, as_labels
 from slce_xp._data.open import open_rows
 from slce_xp._data.row_reader import RowReader
-from slce_xp._errors import invalid, wrong_type
+from slce_xp._errors import invalid, naming, wrong_type
 from slce_xp._feature_path import FeaturePath
 from slce_xp._model import ConvergenceWarning
 from slce_xp._planning import sizes
@@ -130,7 +130,8 @@ def feature_path(
     Warns
     -----
     ConvergenceWarning
-        If rounding does not let the duality gap be proved to `gap`, as in float32.
+        If the duality gap cannot be proved to `gap`: because of rounding, as in float32, or of
+        features that are nearly combinations of others.
     UserWarning
         If the path ends with fewer than `n_features` features.
 
@@ -196,10 +197,13 @@ def compute_path(
     place = _parameters.find_place(matrix, backend, device)
     groups, kept = _labelled(labels)
 
+    weights = np.ones(n) if labels.weights is None else labels.weights * labels.weight_unit
+    weights = weights * (labels.codes < len(labels.classes))
+    used_weights = {"sample_weight": sample_weight, "class_weight": class_weight}
+    if labels.n_unlabeled:  # those without a label have no weight
+        used_weights = {"sample_weight": weights, "unlabeled": unlabeled}
     directions = None
     if penalty == "centroid-encoder":
-        weights = np.ones(n) if labels.weights is None else labels.weights * labels.weight_unit
-        weights = weights * (labels.codes < len(labels.classes))
         model = _fit.fit(
             X, labels.codes, n_components, backend=backend, device=device,
             max_memory=max_memory, sample_weight=weights,
@@ -219,18 +223,18 @@ def compute_path(
         path = SparsePath(operator, goal, math.ldexp(ridge, 2 * unit), rows.in_memory)
         penalties = path.largest * LEAST_LAMBDA ** (np.arange(N_LAMBDAS) / (N_LAMBDAS - 1))
         if given is not None:
-            penalties = np.ldexp(given, 2 * unit - of_scores)
+            penalties = eigen.scaled(given, 2 * unit - of_scores)
         most = n_features if given is None else d + 1
         steps = list(_until(path.steps(penalties, gap), most))
         eigen.scaled_number(path.largest, of_scores - 2 * unit, "lambdas")  # warns of its range
     return FeaturePath(
-        lambdas=np.ldexp([step.penalty for step in steps], of_scores - 2 * unit),
+        lambdas=eigen.scaled(np.array([step.penalty for step in steps]), of_scores - 2 * unit),
         supports=tuple(step.support for step in steps),
-        coefficients=tuple(np.ldexp(step.coefficients, of_scores) for step in steps),
+        coefficients=tuple(eigen.scaled(step.coefficients, of_scores) for step in steps),
         gaps=np.array([step.gap for step in steps]),
         penalty=penalty,
         targets=targets if directions is None else None,
-        class_targets=np.ldexp(goal.of_classes, of_scores - unit),
+        class_targets=eigen.scaled(goal.of_classes, of_scores - unit),
         ridge=ridge,
         classes=labels.classes,
         n_samples=rows.n,
@@ -239,7 +243,7 @@ def compute_path(
         place=f"{place}, {_backend.dtype_name(rows.dtype)}",
         passes=passes.count,
         seconds=time.perf_counter() - start,
-        _data=(X, y, {"sample_weight": sample_weight, "class_weight": class_weight}),
+        _data=(X, y, used_weights),
     )
 
 
@@ -307,11 +311,12 @@ def _open(
     need += block_bytes(n, d, item)
     allowed = min((limit for limit in limits if limit is not None), default=math.inf)
     if need > allowed:
-        raise MemoryError(
+        message = (
             f"max_memory and the free memory of the device must allow about "
             f"{sizes.format_bytes(need)} for n_features={n_features} of {d} features; got "
             f"{sizes.format_bytes(int(allowed))}. Ask for fewer features, or allow more memory"
         )
+        raise naming("max_memory", MemoryError(message))
     if in_memory and not is_dask and _backend.place_of(matrix) != place:
         size = _backend.byte_count(matrix)
         too_large = limits.room is not None and need + size > limits.room
@@ -339,17 +344,19 @@ def warn_if_short(path: FeaturePath, n_features: int | None, stacklevel: int) ->
     if found < wanted:
         warnings.warn(
             f"n_features={wanted} was asked for, but no λ down to {path.lambdas[-1]:.3g} "
-            f"selects more than {found}. Pass a smaller n_features, smaller lambdas, or ridge > 0",
+            f"selects more than {found}. Ask for fewer; slce_xp.feature_path also takes smaller "
+            "lambdas, and ridge > 0",
             stacklevel=stacklevel + 1,
         )
 
 
 def warn_if_unproved(path: FeaturePath, gap: float, stacklevel: int) -> None:
-    """Warn if rounding did not let the gap be proved."""
+    """Warn if the gap is not proved."""
     if path.gaps.max() > gap:
         warnings.warn(
             f"the relative duality gap is proved to {path.gaps.max():.1e} only, not to "
-            f"gap={gap:g}, by rounding in {path.place}. Use float64, or a larger gap",
+            f"gap={gap:g}: by rounding in {path.place}, or by features that are nearly "
+            "combinations of others. Use float64, ridge > 0, or a larger gap",
             ConvergenceWarning,
             stacklevel=stacklevel + 1,
         )

@@ -102,6 +102,13 @@ def test_few_samples_cannot_select_many_features(genes):
     assert found.notes["SLCE selection"].startswith("at most 5 features: as many as a lasso")
 
 
+def test_table_says_if_fewer_features_are_selected_than_its_row_claims(genes):
+    X, y = genes.iloc[:, :40].to_numpy(), np.repeat([0, 1, 2], 20)
+    X = np.concatenate([X[:, :4], np.ones((60, 4))], axis=1)  # constants are never selected
+    found = compare_selections(X, y, stratified(y, 2, 0), (2, 8))
+    assert found.notes["SLCE selection"] == "in some folds there are only 4 features"
+
+
 def test_errors_name_the_option(folder):
     call = ("select", "genes.csv", "--label", "kind")
     assert "--output x.json must end in" in refused(folder, *call, "--output", "x.json", run=here)
@@ -174,6 +181,32 @@ def test_anndata_selects_from_variable_genes_with_frequencies(cells, tmp_path):
     np.testing.assert_allclose(out.var["mine_frequency"][::2], selector.frequencies_)
     assert out.uns["mine_selection"]["stability"] == pytest.approx(selector.stability_)
     out.write_h5ad(tmp_path / "out.h5ad")
+
+
+def test_anndata_resamples_cells_that_have_a_label_and_a_weight(cells):
+    import slce_xp.anndata
+
+    known, weights = np.arange(60) % 4 > 0, 1.0 + np.arange(60) % 3
+    selector = slce_xp.SLCESelector(4, n_resamples=5)
+    selector.fit(cells.X[known], cells.obs["cell_type"][known], sample_weight=weights[known])
+    cells.obs["cell_type"] = cells.obs["cell_type"].where(known)
+    slce_xp.anndata.select(
+        cells, n_features=4, n_resamples=5, unlabeled="missing", sample_weight=weights
+    )
+    np.testing.assert_allclose(cells.var["slce_frequency"], selector.frequencies_)
+    for wrong in ({"lambdas": [0.1]}, {"n_features": 0.5}):
+        with pytest.raises((ValueError, TypeError), match=f"{next(iter(wrong))} must be"):
+            slce_xp.anndata.select(cells, n_resamples=5, unlabeled="missing", **wrong)
+
+
+@pytest.mark.parametrize("marks", [["True", "False"], [True, None]])
+def test_anndata_refuses_marks_of_genes_that_are_not_booleans(cells, marks):
+    """Both would be True as booleans, and all genes used."""
+    import slce_xp.anndata
+
+    cells.var["highly_variable"] = pandas.Series(marks * 20, dtype=object).to_numpy()
+    with pytest.raises(ValueError, match="must be True or False for every gene"):
+        slce_xp.anndata.select(cells, n_features=4)
 
 
 # ---------------------------------------------------------------- the benchmark

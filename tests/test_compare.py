@@ -8,6 +8,7 @@ import pytest
 import scipy.sparse
 
 import slce_xp
+from slce_xp._backend import sparse as _sparse
 
 pytest.importorskip("sklearn")
 from sklearn.datasets import load_iris, load_wine
@@ -132,13 +133,21 @@ def test_clear_winner_is_named():
 
 
 def test_sparse_is_never_dense_and_gives_the_same(monkeypatch):
+    # Dense blocks are faster for so many stored entries.
+    monkeypatch.setattr(_sparse, "LARGEST_DENSITY", {4: 1.0, 8: 1.0})
     X, y = separate(90)
     X[np.abs(X) < 1] = 0
     dense = slce_xp.compare(X, y, (2,), methods=(*FAST, "nca", "shrinkage-lda"), scale=True)
     sparse = scipy.sparse.csc_array(X)
+    to_dense = scipy.sparse.csr_array.toarray
+
+    def products_only(self, *args, **options):
+        assert self.shape == (X.shape[1], X.shape[1]), "samples were made dense"
+        return to_dense(self, *args, **options)
+
     for kind in (type(sparse), scipy.sparse.csr_array):
-        for name in ("toarray", "todense"):
-            monkeypatch.setattr(kind, name, None)
+        monkeypatch.setattr(kind, "toarray", products_only)
+        monkeypatch.setattr(kind, "todense", None)
     found = slce_xp.compare(sparse, y, (2,), methods=(*FAST, "nca", "shrinkage-lda"), scale=True)
     for one in found.scores:
         same = score(dense, one.method, one.n_components, one.classifier)
@@ -264,6 +273,12 @@ def test_failure_of_a_method_is_its_own(monkeypatch):
     found = slce_xp.compare(*IRIS, (2,), methods=("pca", "shrinkage-lda"))
     assert found.notes == {"shrinkage LDA": "failed: singular matrix"}
     assert {s.method for s in found.scores} == {"PCA"}
+    for ask in (found.best, found.winner):
+        with pytest.raises(ValueError, match="classifier must be '5-NN' or"):
+            ask("10-NN")
+    # scikit-learn's LDA fails on squares that underflow
+    tiny = slce_xp.compare(1e-200 * IRIS[0], IRIS[1], (2,), methods=("pca", "lda"))
+    assert tiny.notes["LDA"].startswith("failed: ")
 
 
 # ---------------------------------------------------------------- folds
@@ -284,6 +299,41 @@ def test_folds_of_scikit_learn_are_taken():
     assert error.value.parameter == "cv"
 
 
+def test_folds_may_be_masks():
+    X, y = IRIS
+    test = np.arange(150) % 3 == 0
+    masks = slce_xp.compare(X, y, (2,), methods=("pca",), cv=[(~test, test)])
+    positions = [(np.flatnonzero(~test), np.flatnonzero(test))]
+    found = slce_xp.compare(X, y, (2,), methods=("pca",), cv=positions)
+    assert [s[:8] for s in masks.scores] == [s[:8] for s in found.scores]
+
+
+@pytest.mark.parametrize(
+    "cv",
+    [
+        [],
+        [(np.arange(150), np.arange(5))],  # tested on what was trained on
+        [(np.arange(150), np.arange(150, 160))],
+        [(np.arange(100.0), np.arange(100.0, 150.0))],
+    ],
+)
+def test_wrong_folds_are_errors_of_cv(cv):
+    with pytest.raises((ValueError, IndexError)) as error:
+        slce_xp.compare(*IRIS, (2,), methods=("pca",), cv=cv)
+    assert error.value.parameter == "cv"
+
+
+@pytest.mark.parametrize("change", [lambda X: X + 1e8, lambda X: 1e200 * X, lambda X: 1e-200 * X])
+def test_accuracies_depend_neither_on_the_origin_nor_on_the_unit(change):
+    X, y = np.random.default_rng(0).normal(size=(60, 20)), np.arange(60) % 3
+    X[:, :3] += 3 * np.eye(3)[y]
+    methods = ("slce", "all")
+    expected = slce_xp.compare(X, y, (2,), methods=methods)
+    found = slce_xp.compare(change(X), y, (2,), methods=methods)
+    accuracies = [s.accuracy for s in found.scores]
+    assert accuracies == pytest.approx([s.accuracy for s in expected.scores], abs=0.02)
+
+
 @pytest.mark.parametrize(
     ("parameter", "value", "error"),
     [
@@ -293,11 +343,15 @@ def test_folds_of_scikit_learn_are_taken():
         ("components", None, TypeError),
         ("methods", ("pca", "umap"), ValueError),
         ("methods", (), ValueError),
+        ("methods", 5, TypeError),
+        ("methods", [["pca"]], ValueError),
         ("cv", 1, ValueError),
         ("cv", "five", TypeError),
         ("time_limit", 0, ValueError),
         ("time_limit", "long", TypeError),
         ("random_state", -1, ValueError),
+        ("scale", "no", TypeError),
+        ("impute", 1, TypeError),
     ],
 )
 def test_errors_name_the_parameter(parameter, value, error):

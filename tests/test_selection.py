@@ -264,6 +264,11 @@ def test_samples_without_a_label_or_a_weight_are_left_out():
     for found in (marked, dropped):
         np.testing.assert_allclose(dense(found), dense(expected), atol=1e-12)
         assert found.n_samples == kept.sum()
+    chosen = marked.select(4)
+    plain = slce_xp.fit(np.nan_to_num(X)[kept][:, chosen], y[kept])
+    for model in (marked.refit(4), marked.refit(4, criterion="separation")):
+        np.testing.assert_array_equal(model.classes, [0, 1, 2])  # −1 is not a class
+    np.testing.assert_allclose(marked.refit(4).eigenvalues, plain.eigenvalues, rtol=1e-12)
     encoder = {"penalty": "centroid-encoder", "n_features": 8}
     expected = slce_xp.feature_path(X[kept], y[kept], **encoder)
     marked = slce_xp.feature_path(np.nan_to_num(X), np.where(kept, y, -1), unlabeled=-1, **encoder)
@@ -422,6 +427,68 @@ def test_selecting_from_a_path():
     np.testing.assert_allclose(path.norms[-1], lasso.norms(dense(path))[path.entered])
     first = (path.norms > 0).argmax(axis=0)
     assert (np.diff(first) >= 0).all()
+    empty = slce_xp.feature_path(X, y, lambdas=[2.0 * path.lambdas[0]])
+    with pytest.raises(ValueError, match="which has none"):
+        empty.select(1)
+
+
+def test_a_feature_that_may_be_constant_counts_for_the_gap():
+    """Column 0 varies by some units in the last place of float32, and separates the classes."""
+    X, y = problem(60, 8)
+    X[:, 0] = 1e8 + 16.0 * (y == 1)
+    single = X.astype(np.float32)
+    with pytest.warns(slce_xp.ConvergenceWarning, match="Use float64"):
+        found = slce_xp.feature_path(single, y, n_features=7)
+    Y, X = targets_of(found, y), single.astype(np.float64)
+    exact = slce_xp.feature_path(X, y, lambdas=found.lambdas, gap=1e-12)
+    assert 0 not in found.select(7)
+    assert 0 in exact.select(1)
+    for step, penalty in enumerate(found.lambdas):
+        above = objective(X, Y, dense(found, step), penalty)
+        above -= objective(X, Y, dense(exact, step), penalty)
+        assert above / ((Y * Y).sum() / (2 * len(X))) <= found.gaps[step] + 1e-12
+
+
+def test_features_that_are_nearly_combinations_of_others_are_solved_to_the_gap():
+    """Rank 3 and a little noise, 20 classes: many coefficients, and small ones in Newton's way."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 3)) @ rng.normal(size=(3, 80)) + 0.01 * rng.normal(size=(200, 80))
+    y = np.arange(200) % 20
+    X += (0.3 * rng.normal(size=(20, 80)))[y]
+    with pytest.warns(UserWarning, match="n_features=80 was asked for"):
+        found = slce_xp.feature_path(X, y, n_features=80)
+    assert len(found.select()) >= 60
+    assert found.gaps.max() <= 1e-5
+
+
+def test_coefficients_are_exact_to_rounding():
+    """Not to its root, as far as values of the objective can tell."""
+    worst = 0.0
+    for seed in range(10):
+        X, y = problem(60, 40, seed=seed)
+        found = slce_xp.feature_path(X, y, n_features=6)
+        nearby = X + 1e-14 * np.random.default_rng(seed).standard_normal(X.shape)
+        again = slce_xp.feature_path(nearby, y, lambdas=found.lambdas)
+        worst = max(worst, np.abs(dense(found) - dense(again)).max() / np.abs(dense(found)).max())
+    assert worst < 1e-11
+
+
+@pytest.mark.parametrize("shape", [(1, 3), (7, 1), (12, 4)])
+def test_newton_steps_solve_the_whole_system(shape):
+    rng = np.random.default_rng(1)
+    rows, r = shape
+    X = rng.normal(size=(rows + 9, rows))
+    problem = Lasso(X.T @ X, rng.normal(size=shape), 0.7, 1.0)
+    W = rng.normal(size=shape) * np.geomspace(1e-3, 10.0, rows)[:, None]
+    size = lasso.norms(W)
+    hessian = np.kron(problem.gram, np.eye(r))
+    for j, row in enumerate(W):
+        curvature = np.eye(r) - np.outer(row, row) / size[j] ** 2
+        hessian[j * r : (j + 1) * r, j * r : (j + 1) * r] += problem.penalty / size[j] * curvature
+    downhill = problem.linear - problem.gram @ W - problem.penalty * W / size[:, None]
+    expected = np.linalg.solve(hessian, downhill.ravel()).reshape(shape)
+    found = lasso._newton_step(problem, W)
+    np.testing.assert_allclose(found, expected, rtol=1e-7, atol=1e-9 * np.abs(expected).max())
 
 
 def test_names():

@@ -111,6 +111,9 @@ def compare(
     chosen = _as_methods(methods)
     seed = _parameters.as_seed(random_state)
     limit = _as_time_limit(time_limit)
+    scale, impute = (
+        _parameters.as_flag(value, name) for name, value in (("scale", scale), ("impute", impute))
+    )
     splits, fewer = _as_splits(cv, labels, seed)
     _check_finite(matrix, impute)
     bar = Steps(len(splits) * len(chosen)) if progress else None
@@ -194,13 +197,14 @@ def _as_counts(components: Any, d: int) -> tuple[int, ...]:
 
 
 def _as_methods(methods: Iterable[str] | None) -> dict[str, Method]:
+    rule = f"methods must be some of {', '.join(map(repr, METHODS))}"
     names = list(METHODS) if methods is None else methods
+    if not isinstance(names, Iterable):
+        raise wrong_type("methods", f"{rule}; got {names!r}")
     names = [names] if isinstance(names, str) else list(names)
-    strange = [name for name in names if name not in METHODS]
+    strange = [name for name in names if name not in list(METHODS)]
     if strange or not names:
-        valid = ", ".join(map(repr, METHODS))
-        got = repr(strange[0]) if strange else "none"
-        raise invalid("methods", f"methods must be some of {valid}; got {got}")
+        raise invalid("methods", f"{rule}; got {repr(strange[0]) if strange else 'none'}")
     return {METHODS[name].name: METHODS[name] for name in names}
 
 
@@ -233,10 +237,20 @@ def _as_splits(cv: Any, labels: Labels, seed: int) -> tuple[list[Split], str]:
     from sklearn.model_selection import check_cv
 
     try:
-        splits = list(check_cv(cv, y, classifier=True).split(np.zeros(len(y)), y))
-    except (TypeError, ValueError) as error:
+        parts = list(check_cv(cv, y, classifier=True).split(np.zeros(len(y)), y))
+        everyone = np.arange(len(y))
+        splits = [(everyone[train], everyone[test]) for train, test in parts]
+    except (TypeError, ValueError, IndexError) as error:
         raise naming("cv", error) from None
+    if not splits:
+        raise invalid("cv", "cv must give at least one fold; got none. Pass a new iterator")
     for train, test in splits:
         if not len(test) or len(np.unique(y[train])) < 2:
             raise invalid("cv", "cv must give folds with test samples and two classes to train on")
+        if np.isin(test, train).any():
+            raise invalid(
+                "cv",
+                "cv must hold test samples out of training; sample "
+                f"{test[np.isin(test, train)][0]} is in both parts of a fold",
+            )
     return splits, ""

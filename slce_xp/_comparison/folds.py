@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -148,7 +149,7 @@ class _Run:
             self._stop = self._out_of_time(fold)
         except MemoryError:
             self._stop = "stopped: it needs more memory than there is"
-        except (ValueError, np.linalg.LinAlgError) as error:
+        except (ValueError, IndexError, np.linalg.LinAlgError) as error:
             if hasattr(error, "parameter"):  # of slce_xp: of the data, whatever the method
                 raise
             self._stop = f"failed: {' '.join(str(error).split())}"
@@ -173,7 +174,10 @@ class _Run:
             before = time.perf_counter()
             fitted = self._method.fit(parts[0], y, Task(most, self._seed, deadline))
             seconds = time.perf_counter() - before
-            seen, unseen = (fitted.transform(part) for part in parts)
+            seen, unseen = _in_reach(*(fitted.transform(part) for part in parts))
+            if seen.shape[1] < counts[-1]:
+                unit = self._method.unit + "s"
+                self._note = f"in some folds there are only {seen.shape[1]} {unit}"
             for k in counts:
                 self._seconds[k].append(seconds)
                 self._right[k].append(
@@ -200,6 +204,18 @@ class _Run:
 
 
 # ---------------------------------------------------------------- classifiers
+
+
+def _in_reach(seen: Any, unseen: Any) -> tuple[Any, Any]:
+    """Move samples to the origin, unless they are sparse, and make the largest about one.
+
+    Squares of numbers that are far from the origin lose digits; those of large ones overflow.
+    """
+    if not _backend.is_sparse(seen):
+        centre = seen.mean(axis=0)
+        seen, unseen = seen - centre, unseen - centre
+    unit = math.ldexp(1.0, math.frexp(float(abs(seen).max()))[1] - 1)
+    return seen / unit, unseen / unit
 
 
 def _nearest_neighbours(seen: Any, y: np.ndarray, unseen: Any) -> np.ndarray:

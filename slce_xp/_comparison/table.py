@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from slce_xp._comparison.folds import CLASSIFIERS, Outcome, Split
+from slce_xp._errors import invalid
 
 NOISE = 2.0  # standard errors of a difference that may be chance
 WIDTH = 80
@@ -100,6 +101,9 @@ class Comparison:
         >>> sorted(score.method for score in found.best("nearest centroid"))  # no winner
         ['PCA', 'SLCE']
         """
+        if classifier not in CLASSIFIERS:
+            valid = " or ".join(map(repr, CLASSIFIERS))
+            raise invalid("classifier", f"classifier must be {valid}; got {classifier!r}")
         tied = [s for s in self.scores if s.classifier == classifier and s.is_tied]
         return tuple(sorted(tied, key=lambda score: -score.accuracy))
 

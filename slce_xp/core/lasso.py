@@ -9,6 +9,7 @@ FISTA with restarts finds which rows are zero; Newton steps on the others make t
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -16,12 +17,12 @@ import numpy as np
 # Steps of FISTA before Newton steps are tried, and how often both are repeated.
 FIRST_STEPS, MORE_STEPS = 20, 50
 MOST_ROUNDS = 400
-MOST_STALLED = 5
+MOST_STALLED = 20
 # Rows that enter at a time, at least; otherwise as many as there are already.
 LEAST_ENTERING = 8
 NEWTON_STEPS, SHORTER_STEPS = 10, 6
-# Unknowns of a Newton step; more of them are left to FISTA.
-MOST_UNKNOWNS = 1200
+# Rows of a Newton step; more of them are left to FISTA.
+MOST_ROWS = 1200
 # Added to the diagonal of a Newton step, relative to it: columns of X may be copies of others.
 REGULARIZATION = 1e-12
 
@@ -173,16 +174,18 @@ def _fista(problem: Lasso, weights: np.ndarray, steps: np.ndarray, count: int) -
 
 
 def _newton(problem: Lasso, weights: np.ndarray) -> np.ndarray:
-    """Newton steps on the rows that are not zero; never uphill."""
+    """Newton steps on the rows that are not zero, never uphill but for rounding."""
     for _ in range(NEWTON_STEPS):
         active = np.flatnonzero(weights.any(axis=1))
-        if not 0 < active.size * weights.shape[1] <= MOST_UNKNOWNS:
+        if not 0 < active.size <= MOST_ROWS:
             break
         inner, found = problem.only(active), weights[active]
-        step = _newton_step(inner, found)
         value = inner.value(found)
-        trials = [_up_to_zero(found, step)] if found.shape[1] == 1 else _shorter(found, step)
-        lower = next((trial for trial in trials if inner.value(trial) < value), None)
+        trials = _trials(inner, found)
+        whole = next(trials)
+        lower = next((t for t in chain([whole], trials) if inner.value(t) < value), None)
+        if lower is None and inner.gap(whole) < inner.gap(found):
+            lower = whole  # near the optimum values differ by rounding only, gaps do not
         if lower is None:
             break
         weights = np.zeros_like(weights)
@@ -190,8 +193,23 @@ def _newton(problem: Lasso, weights: np.ndarray) -> np.ndarray:
     return weights
 
 
-def _shorter(weights: np.ndarray, step: np.ndarray) -> Iterator[np.ndarray]:
-    return (weights + 0.5**i * step for i in range(SHORTER_STEPS))
+def _trials(problem: Lasso, weights: np.ndarray) -> Iterator[np.ndarray]:
+    """Coefficients after Newton's step, and after shorter ones."""
+    step = _newton_step(problem, weights)
+    if weights.shape[1] == 1:
+        yield _up_to_zero(weights, step)
+        return
+    yield weights + step
+    # Rows that are nearly zero turn around in steps that are good for the others: they are held.
+    turned = np.einsum("jr,jr->j", weights, weights + step) <= 0.0
+    if turned.any():
+        held, free = np.flatnonzero(turned), np.flatnonzero(~turned)
+        given = problem.linear - problem.gram[:, held] @ weights[held]
+        step = np.zeros_like(weights)
+        step[free] = _newton_step(problem._replace(linear=given).only(free), weights[free])
+        yield weights + step
+    for i in range(1, SHORTER_STEPS):
+        yield weights + 0.5**i * step
 
 
 def _up_to_zero(weights: np.ndarray, step: np.ndarray) -> np.ndarray:
@@ -209,21 +227,25 @@ def _up_to_zero(weights: np.ndarray, step: np.ndarray) -> np.ndarray:
 
 
 def _newton_step(problem: Lasso, weights: np.ndarray) -> np.ndarray:
-    a, r = weights.shape
-    size = norms(weights)[:, None]
-    unit = weights / size
+    r"""The step to the minimum of the quadratic model, (a, r).
+
+    Its matrix is :math:`G \otimes I + \Lambda \otimes (I - u u^T)` with :math:`\Lambda` the
+    penalty over the length of each row and :math:`u` its direction: P ⊗ I with P = G + Λ, less a
+    matrix of rank a. Woodbury's formula takes two factorizations of a × a, not one of ar × ar.
+    """
+    size = norms(weights)
+    unit = weights / size[:, None]
     downhill = problem.linear - problem.gram @ weights - problem.penalty * unit
-    hessian = np.zeros((a, r, a, r))
-    if r > 1:
-        curvature = np.eye(r) - unit[:, :, None] * unit[:, None, :]
-        rows = np.arange(a)
-        hessian[rows, :, rows, :] = (problem.penalty / size)[:, :, None] * curvature
-    columns = np.arange(r)
-    hessian[:, columns, :, columns] += problem.gram
-    matrix = hessian.reshape(a * r, a * r)
-    matrix[np.diag_indices(a * r)] *= 1.0 + REGULARIZATION
+    regular = problem.gram + REGULARIZATION * np.diag(np.diag(problem.gram))
     try:
-        step = np.linalg.solve(matrix, downhill.reshape(-1))
+        if weights.shape[1] == 1:
+            return np.asarray(np.linalg.solve(regular, downhill))
+        bend = problem.penalty / size
+        inverse = np.linalg.inv(regular + np.diag(bend))
+        # Λ⁻¹ − P⁻¹ = P⁻¹ G Λ⁻¹, without cancellation.
+        inner = (inverse @ regular / bend) * (unit @ unit.T)
+        step = inverse @ downhill
+        along = np.linalg.solve(inner, np.einsum("jr,jr->j", unit, step))
     except np.linalg.LinAlgError:
         return np.zeros_like(weights)
-    return np.asarray(step.reshape(a, r))
+    return np.asarray(step + inverse @ (unit * along[:, None]))

@@ -255,13 +255,14 @@ class SparsePath:
         rounding = operator.rounding_squares(self._eps)
         found = eigen.read_finite(squares, centring, factors, linear, rounding)
         squares, centring, factors, sizes, rounding = found
-        # A constant feature is never selected, whatever rounding makes of it.
-        self._enters = self._varies = squares > np.maximum(rounding, 64.0 * self._eps * centring)
+        # A feature that may be constant is never selected, whatever rounding makes of it, but it
+        # counts for the gap: if it varies after all, nothing is proved without it.
+        self._enters = squares > np.maximum(rounding, 64.0 * self._eps * centring)
         squares = np.maximum(squares, 0.0)
         self._spread = np.sqrt(squares * factors + ridge)
         self._lengths = np.sqrt((squares + centring) * factors + ridge)
-        self._sizes = np.where(self._varies, sizes, 0.0)
-        self.largest = float(self._sizes.max(initial=0.0))
+        self._sizes = sizes
+        self.largest = float(sizes[self._enters].max(initial=0.0))
         width = targets.linear.shape[0]
         self._weights = np.zeros((0, width))
         self._linear = np.zeros((0, width))
@@ -329,8 +330,7 @@ class SparsePath:
             product = self._fetched.apply(self._weights * self._directions)
             product = xp.sum(product * targets.directions, axis=0)[None, :]
         gradient = targets.linear - product
-        (sizes,) = read(xp.sqrt(xp.sum(gradient * gradient, axis=0)))
-        sizes = np.where(self._varies, sizes, 0.0)
+        sizes = np.array(read(xp.sqrt(xp.sum(gradient * gradient, axis=0)))[0], dtype=np.float64)
         # Those of the working set with more digits, and with the ridge.
         inside = problem.linear - problem.gram @ self._weights
         sizes[self._fetched.positions] = lasso.norms(inside)
