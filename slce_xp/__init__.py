@@ -45,6 +45,8 @@ if _util.find_spec("sklearn") is not None:  # without it, `import *` must not as
 
 
 def __getattr__(name: str) -> _typing.Any:
+    if name in ("anndata", "plot"):  # not imported with the package, for they need others
+        return _importlib.import_module(f"{__name__}.{name}")
     # Only who asks for an estimator imports scikit-learn, which takes longer than all the rest.
     if name not in _ESTIMATORS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -25,6 +25,7 @@ from slce_xp._planning.costs import smaller_form
 from slce_xp._planning.memory import Limits
 from slce_xp._planning.plan import Plan
 from slce_xp._planning.problem import BLOCKS, CLUSTER, ITEMSIZES, MEMORY, Problem
+from slce_xp._planning.profile import Profile
 from slce_xp._progress import Bar, Progress
 from slce_xp.core import eigen, krylov, mixed, separation
 from slce_xp.core.groups import Groups
@@ -39,9 +40,13 @@ from slce_xp.core.sums import ONE_HOT_CLASSES
 COPY_BYTES = 2**28
 # A smaller angle is hardly ever proved in mixed precision, which "auto" then does not try.
 LEAST_MIXED_TOLERANCE = 1e-10
+# The angle by default of a dense form that computes float32 data in float64, in units of rounding:
+# as small as that of other forms in float32.
+ROUNDED_ANGLE = 100.0
 # Why a form took over from another.
 FEWER = "fewer eigenvalues are positive than asked for"
 LONG = "passes over X had cost as much as forming the matrix"
+MANY_NEAR_ZERO = "most eigenvalues are within rounding of zero in float32"
 
 
 def fit(
@@ -106,7 +111,8 @@ def fit(
     tol : float, optional
         Angle to the exact subspace, in radians, at which an iteration may stop; it is proved, see
         `Model.angle_bound`. None: 1e-6 in float64; in float32 the iteration goes on until residuals
-        are rounding. The dense forms are exact to rounding. It has no influence on which
+        are rounding. "scatter" is exact to rounding; "gram" refines eigenvectors if the angle
+        exceeds half of this, or of 1.2e-5 in float32 by default. It has no influence on which
         eigenvalues are called positive.
     max_iter : int
         Passes over X that an iteration may take; a ConvergenceWarning reports the angle and the
@@ -240,17 +246,18 @@ def fit(
     place = _parameters.find_place(matrix, backend, device)
 
     dtype = working_dtype_name(matrix, place)
+    profile = profiles.load(place.xp, place.device)
     matrix, limits, plan = make_plan(
         matrix, place, Problem(n, d, n_classes, k, dtype, doubles=not separates, **costs(groups)),
-        memory, solver,
+        memory, solver, profile,
     )  # fmt: skip
-    tol = _parameters.as_tolerance(tol, dtype)
+    tolerance = _parameters.as_tolerance(tol, dtype)
     bar = Bar(plan.passes) if progress else Progress()
     with contextlib.closing(bar), _backend.computing(place):
         if plan.where == MEMORY:
             matrix = _backend.move(matrix, place)
         rows = open_planned(matrix, place, plan, bar, kept, limits)
-        dense = _dense_plan(plan, limits, place)
+        dense = _dense_plan(plan, limits, profile)
         _use_device_blocks(rows, [plan, plan if dense is None else dense])
         if separates:
             operator = separation.operator_of(rows, groups, plan.form)
@@ -258,11 +265,10 @@ def fit(
             model = make_separating_model(operator, parts, labels, plan)
             bar.done()
             return _named(model, X)
-        profile = profiles.load(place.xp, place.device)
         request = Request(
             k=k,
-            tol=tol,
-            max_iter=_patience(plan, dense, solver, max_iter),
+            tol=tolerance,
+            max_iter=max_iter,
             width=plan.width,
             wide_passes=plan.wide_passes,
             form=plan.form,
@@ -274,7 +280,7 @@ def fit(
             report=bar.residual,
         )
         swift = None
-        if precision == "auto" and tol < LEAST_MIXED_TOLERANCE:
+        if precision == "auto" and tolerance < LEAST_MIXED_TOLERANCE:
             precision = "full"
         if _suits_mixed_precision(matrix, groups):
             swift = _plan.in_mixed_precision(plan, precision, limits, solver, profile)
@@ -286,7 +292,7 @@ def fit(
         if solution is not None and swift is not None:
             plan = swift
         elif not plan.width:
-            solution = finish(operator, plan.form, request)
+            solution = finish(operator, plan.form, _in_precision(request, tol, plan))
         else:
             solution = krylov.solve(operator, request)
             if dense is not None and _needs_dense_form(solution, request, solver, max_iter):
@@ -296,10 +302,21 @@ def fit(
                     operator = operator_of(rows, groups, dense.form, seed)
                 fewer = solution.eigenvalues.shape[0] < k
                 plan = _after(plan, dense, FEWER if fewer else LONG)
-                found = finish(operator, dense.form, request)
-                solution = dataclasses.replace(found, passes=solution.passes)
+                passes = solution.passes
+                solution = finish(operator, dense.form, _in_precision(request, tol, dense))
+                solution = dataclasses.replace(solution, passes=passes)
             elif dense is not None and solution.formed:
                 plan = _after(plan, dense, LONG if plan.form == "krylov" else plan.reason)
+        if solution.needs_double:
+            passes, wide = solution.passes, _wide_plan(plan, limits, profile)
+            del solution
+            if wide is not None:
+                del operator  # it has sums in single precision
+                rows = open_planned(matrix, place, wide, bar, kept, limits)
+                operator, plan = operator_of(rows, groups, wide.form, seed), wide
+            precise = dataclasses.replace(_in_precision(request, tol, plan), may_widen=False)
+            solution = finish(operator, plan.form, precise)
+            solution = dataclasses.replace(solution, passes=passes)
         narrower = None if plan.computed_dtype == dtype else getattr(place.xp, dtype)
         if narrower is not None:  # rounded in units near one, as X times a power of two is
             values = place.xp.astype(solution.eigenvalues, narrower)
@@ -308,6 +325,16 @@ def fit(
         bar.done()
     _warnings.warn_if_unconverged(model, solution, request)
     return _named(model, X)
+
+
+def _in_precision(request: Request, tol: Any, plan: Plan) -> Request:
+    """The same, with the accuracy of a dense form that may compute in another dtype than X has."""
+    tolerance = _parameters.as_tolerance(tol, plan.computed_dtype)
+    eps = float(np.finfo(plan.dtype).eps)
+    if tol is None and plan.computed_dtype != plan.dtype:
+        tolerance = max(tolerance, ROUNDED_ANGLE * eps)
+    may_widen = plan.problem.doubles and plan.computed_dtype == "float32"
+    return dataclasses.replace(request, tol=tolerance, eps=eps, may_widen=may_widen)
 
 
 def _named(model: Model, X: Any) -> Model:
@@ -372,7 +399,7 @@ def make_separating_model(
         criterion="separation",
         shrinkage=found.shrinkage,
         separation=found.separation,
-        separation_gap=found.gap,
+        _gap=found.plane,
     )
 
 
@@ -433,7 +460,12 @@ def working_dtype_name(matrix: Any, place: Place) -> str:
 
 
 def make_plan(
-    matrix: Any, place: Place, problem: Problem, memory: int | None, solver: str
+    matrix: Any,
+    place: Place,
+    problem: Problem,
+    memory: int | None,
+    solver: str,
+    profile: Profile,
 ) -> tuple[Any, Limits, Plan]:
     """The plan for X, and X as it suits the plan: in memory, or to be read in blocks."""
     limits = Limits(memory, _backend.free_bytes(place))
@@ -441,8 +473,10 @@ def make_plan(
     is_array = not isinstance(matrix, (RowReader, Sparse)) and not _backend.is_dask(matrix)
     has_double = _backend.dtype_name(_backend.longest_float(place)) == "float64"
     doubles = problem.doubles and is_array and has_double and not accelerated
-    problem = dataclasses.replace(problem, accelerated=accelerated, doubles=doubles)
-    profile = profiles.load(place.xp, place.device)
+    by_code = _backend.adds_by_code(place)
+    problem = dataclasses.replace(
+        problem, accelerated=accelerated, doubles=doubles, by_code=by_code
+    )
     choose = partial(_plan.choose, solver=solver, profile=profile)
     if _backend.is_dask(matrix):
         problem = dataclasses.replace(problem, where=CLUSTER, by_rows=matrix.numblocks[1] == 1)
@@ -527,7 +561,9 @@ def _in_form(request: Request, plan: Plan, limits: Limits, solver: str) -> Reque
         width=plan.width,
         wide_passes=plan.wide_passes,
         form=plan.form,
-        costs=plan.costs._replace(forming=math.inf) if solver == "auto" else Costs(),
+        costs=Costs()
+        if solver != "auto"
+        else plan.costs._replace(forming=math.inf, dense=math.inf),
         rows=plan.schedule.rows(plan.problem, plan.form),
         max_rows=_plan.most_rows(plan, limits),
         fill=False,
@@ -541,13 +577,21 @@ def _use_device_blocks(rows: Rows, plans: list[Plan]) -> None:
         rows.copy_bytes = max(rows.block_bytes, min(plan.block_bytes for plan in plans))
 
 
-def _dense_plan(plan: Plan, limits: Limits, place: Place) -> Plan | None:
+def _dense_plan(plan: Plan, limits: Limits, profile: Profile) -> Plan | None:
     """The plan for what an iteration leaves; None if no dense form fits into memory."""
     if plan.form != "krylov":
         return plan
-    profile = profiles.load(place.xp, place.device)
     try:
         return _plan.choose(plan.problem, limits, smaller_form(plan.problem), profile)
+    except MemoryError:
+        return None
+
+
+def _wide_plan(plan: Plan, limits: Limits, profile: Profile) -> Plan | None:
+    """The plan for S_t in double precision; None if it does not fit into memory."""
+    problem = dataclasses.replace(plan.problem, wide=True)
+    try:
+        return _after(plan, _plan.choose(problem, limits, "scatter", profile), MANY_NEAR_ZERO)
     except MemoryError:
         return None
 
@@ -565,15 +609,9 @@ def _costs(plan: Plan, dense: Plan | None, solver: str) -> Costs:
     if solver != "auto":
         return Costs()  # the requested form, to the end
     if plan.form == "krylov" and not _can_form(plan, dense):
-        return plan.costs._replace(forming=math.inf)
+        anew = math.inf if dense is None else dense.seconds
+        return plan.costs._replace(forming=math.inf, dense=anew)
     return plan.costs
-
-
-def _patience(plan: Plan, dense: Plan | None, solver: str, max_iter: int) -> int:
-    """Passes over X that are taken before a dense form begins anew."""
-    if solver != "auto" or dense is None or plan.form != "krylov" or _can_form(plan, dense):
-        return max_iter
-    return min(max_iter, max(3, math.ceil(dense.seconds / plan.costs.implicit)))
 
 
 def _after(begun: Plan, dense: Plan, reason: str) -> Plan:

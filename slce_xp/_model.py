@@ -20,6 +20,7 @@ from slce_xp._errors import invalid, wrong_type
 from slce_xp._planning.plan import Plan
 from slce_xp.core import eigen, pairs
 from slce_xp.core.given import check_not_masked
+from slce_xp.core.planes import Plane
 from slce_xp.core.rows import BlockRows, Rows
 
 
@@ -118,8 +119,6 @@ class Model:
     separation : float or None
         The probability that a sample of one of two classes is told apart from the other one, a mean
         over pairs of classes by their shares, if classes are Gaussians with the covariance N.
-    separation_gap : float or None
-        A proved bound of what any other k components could add to `separation`.
 
     See Also
     --------
@@ -161,7 +160,7 @@ class Model:
     patterns: Array | None = None
     shrinkage: float | None = None
     separation: float | None = None
-    separation_gap: float | None = None
+    _gap: Plane | float | None = None  # see `separation_gap`
 
     def __post_init__(self) -> None:
         """Set missing bounds to `n_positive`, and let JAX know the class if it is JAX's."""
@@ -303,6 +302,23 @@ class Model:
 
     def __str__(self) -> str:
         return _summary.summary(self)
+
+    @property
+    def separation_gap(self) -> float | None:
+        """A proved bound of what any other k components could add to `separation`.
+
+        Computed when it is first asked for, or saved, from class means that the model keeps. None
+        for criterion "centroid".
+
+        Examples
+        --------
+        >>> import slce_xp
+        >>> X = [[0.0, 0.0], [1.0, 0.0], [2.0, 3.0], [3.0, 3.0], [9.0, 0.0], [10.0, 1.0]]
+        >>> model = slce_xp.fit(X, [0, 0, 1, 1, 2, 2], 1, criterion="separation")
+        >>> 0 <= model.separation_gap < 0.01
+        True
+        """
+        return self._gap.gap if isinstance(self._gap, Plane) else self._gap
 
     @property
     def confusions(self) -> tuple[tuple[Any, Any, float], ...]:
@@ -536,8 +552,9 @@ class Model:
         >>> model.predict([[0.7], [4.0]]).tolist()
         ['low', 'high']
         """
+        embedded = self._embedded_to_classify(X)
         with _backend.computing(self._place):
-            best = self._place.xp.argmax(self._scores(X), axis=1)
+            best = self._place.xp.argmax(self._scores(embedded), axis=1)
             return np.asarray(self.classes[_backend.to_host(best)])
 
     def predict_proba(self, X: Any) -> Array:
@@ -568,33 +585,52 @@ class Model:
         """
         self._check_has_metric("predict_proba")
         xp, _ = self._place
+        embedded = self._embedded_to_classify(X)
         with _backend.computing(self._place):
-            scores = self._scores(X)
+            scores = self._scores(embedded)
             odds = xp.exp(scores - xp.max(scores, axis=1, keepdims=True))
-            return odds / xp.sum(odds, axis=1, keepdims=True)
+            shares = odds / xp.sum(odds, axis=1, keepdims=True)
+            return xp.astype(shares, embedded.dtype, copy=False)
 
-    def _scores(self, X: Any) -> Array:
-        """What is largest for the class of a sample, shape (n, K)."""
+    def _embedded_to_classify(self, X: Any) -> Array:
         if _backend.is_dask(X):
             raise wrong_type(
                 "X",
                 "X must not be a Dask array to be classified; got one. Classify its chunks: "
-                "X.map_blocks(model.predict, drop_axis=1)",
+                "X.rechunk({1: -1}).map_blocks(model.predict, dtype=model.classes.dtype, "
+                "drop_axis=1)",
             )
+        if self._is_traced(X):
+            raise wrong_type(
+                "X",
+                "X must have values to be classified, to check that they are finite; it is traced. "
+                "Compile model.transform only",
+            )
+        return self.transform(X)
+
+    def _scores(self, embedded: Array) -> Array:
+        """What is largest for the class of a sample, shape (n, K)."""
         xp, _ = self._place
-        embedded = self.transform(X)
-        (finite,) = _backend.read(xp.all(xp.isfinite(embedded), axis=1))
+        # In float32, the squares of far classes would leave no digits to tell near ones apart.
+        longest = _backend.longest_float(self._place)
+        embedded = xp.astype(embedded, longest, copy=False)
+        means = self._embedded(xp, xp.astype(self.centroids, longest, copy=False))
+        if self.criterion == "centroid":  # in any unit the same class is nearest
+            size = xp.max(xp.abs(means))
+            unit = xp.where(size > 0.0, size, xp.ones_like(size))
+            embedded, means = embedded / unit, means / unit
+        scores = embedded @ means.T - 0.5 * xp.sum(means * means, axis=1)
+        if self.criterion == "separation":
+            weights = xp.astype(self.weights, longest, copy=False)
+            scores = scores + xp.log(weights / xp.max(weights))
+        (finite,) = _backend.read(xp.all(xp.isfinite(scores), axis=1))
         if not finite.all():
             raise invalid(
                 "X",
                 "X must be finite to be classified; found a missing or infinite value in row "
-                f"{int(np.argmin(finite))}. Fill it, or drop the row",
+                f"{int(np.argmin(finite))}, or one that is too far from all classes. Fill it, or "
+                "drop the row",
             )
-        means = xp.astype(self._embedded(xp, self.centroids), embedded.dtype, copy=False)
-        scores = embedded @ means.T - 0.5 * xp.sum(means * means, axis=1)
-        if self.criterion == "separation":
-            shares = xp.astype(self.weights / xp.sum(self.weights), embedded.dtype, copy=False)
-            scores = scores + xp.log(shares)
         return scores
 
     def _check_names(self, X: Any) -> None:
@@ -816,7 +852,7 @@ def _from_contents(facts: dict[str, Any], contents: dict[str, np.ndarray]) -> Mo
         patterns=contents.get("patterns"),
         shrinkage=facts.get("shrinkage"),
         separation=facts.get("separation"),
-        separation_gap=facts.get("separation_gap"),
+        _gap=facts.get("separation_gap"),
         criterion=str(facts.get("criterion", "centroid")),
         feature_names=contents.get("feature_names"),
         n_positive_bounds=(int(low), int(high)),

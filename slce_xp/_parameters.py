@@ -89,6 +89,13 @@ def _as_integer(value: Any, name: str, rule: str, least: int, most: int | None) 
     return count
 
 
+def as_flag(value: Any, name: str) -> bool:
+    """Return a boolean; anything else would count as true."""
+    if not isinstance(value, (bool, np.bool)):
+        raise wrong_type(name, f"{name} must be True or False; got {value!r}")
+    return bool(value)
+
+
 def as_tolerance(tol: Any, dtype: str) -> float:
     """Return the angle to prove, in radians; None: the default of the dtype."""
     if tol is None:  # in float32, when residuals are rounding

@@ -1,13 +1,15 @@
 """Batches that add up: class statistics that grow, merge, and are solved when asked.
 
-The statistics are exact, whatever the batches and their order: sums about the mean of all that
-was seen, in double precision if the device has it. Merging two of them moves both to their
-common mean, so that nothing large is ever subtracted from something large.
+The statistics are exact, whatever the batches and their order: sums about the pivot of all that
+was seen, which is the mean if all have a label, in double precision if the device has it. Merging
+two of them moves both to their common pivot, so that nothing large is ever subtracted from
+something large.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +22,7 @@ from slce_xp._data import matrix as _matrix
 from slce_xp._data.labels import Labels
 from slce_xp._model import Model
 from slce_xp._planning import plan as _plan
-from slce_xp._planning import sizes
+from slce_xp._planning import profiles, sizes
 from slce_xp._planning.memory import Limits
 from slce_xp._planning.plan import Plan
 from slce_xp._planning.problem import MEMORY, Problem
@@ -44,7 +46,7 @@ class Statistics:
     n_samples, n_unlabeled : int
         All samples seen, and those without a label.
     moments : Moments
-        About the mean.
+        About their pivot.
     home : array, shape (0, 0)
         Of the library, on the device and of the dtype of the data.
     precision : str
@@ -118,9 +120,9 @@ def add_up(
         if plan.where == MEMORY:
             matrix = _backend.move(matrix, place)
         rows = _fit.open_planned(matrix, place, plan, Progress(), kept, limits)
-        moments = moments_of(rows, groups, second=True, by_column=by_column)
+        moments = moments_of(rows, groups, second=True, by_column=by_column, is_batch=True)
         moments = moments.astype(_backend.longest_float(place))
-        moments = moments.about(moments.mean)
+        moments = moments.about(moments.pivot)
         moments = moments.reindexed(_labels.positions(labels.classes, known), len(known))
     return Statistics(
         known,
@@ -145,7 +147,8 @@ def _make_plan(
     try:
         if left is not None and left <= 0:
             raise MemoryError(f"max_memory must leave room for them; got {max_memory!r}")
-        return _fit.make_plan(matrix, place, problem, left, "scatter")
+        profile = profiles.load(place.xp, place.device)
+        return _fit.make_plan(matrix, place, problem, left, "scatter", profile)
     except MemoryError as error:
         raise MemoryError(
             f"batches are added up in d × d matrices, which take {sizes.format_bytes(kept)} for "
@@ -264,6 +267,13 @@ def solve(
     )
     with _backend.computing(place):
         operator = ScatterOperator(moments, seed, statistics.precision)
+        if not operator.has_exact_mean():
+            warnings.warn(
+                "in some batch the samples with a label weigh next to nothing and are far from "
+                "those without one, so that the mean of all samples loses digits. Fit all samples "
+                "at once, or mix the batches",
+                stacklevel=3,
+            )
         # Data of single precision get a model of single precision.
         dtype = getattr(xp, statistics.precision)
         labels = Labels(

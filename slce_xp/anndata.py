@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from slce_xp import _backend, feature_path, fit
+from slce_xp._data.labels import as_labels
 from slce_xp._errors import invalid, naming, wrong_type
 from slce_xp._parameters import as_count
 
@@ -148,7 +149,8 @@ def select(
     copy : bool
         Write into a copy and return it.
     **path_options
-        Passed to `slce_xp.feature_path`: `penalty`, `targets`, `ridge` and the like.
+        Passed to `slce_xp.feature_path`: `penalty`, `targets`, `ridge` and the like; `lambdas` only
+        without resamples.
 
     Returns
     -------
@@ -188,7 +190,10 @@ def select(
         from slce_xp import SLCESelector  # needs scikit-learn
 
         count = min(50, len(places)) if n_features is None else n_features
-        selector = SLCESelector(count, n_resamples=n_resamples, **path_options).fit(X, labels)
+        count = as_count(count, "n_features", 1, len(places))
+        options, known, weights = _for_resamples(path_options, labels)
+        selector = SLCESelector(count, n_resamples=n_resamples, **options)
+        selector.fit(X, known, sample_weight=weights)
         path, chosen = selector.path_, selector.get_support(indices=True)
         results["frequency"] = selector.frequencies_
         if n_resamples > 1:
@@ -223,6 +228,23 @@ def select(
         **facts,
     }
     return target if copy else None
+
+
+def _for_resamples(options: dict[str, Any], labels: Any) -> tuple[dict[str, Any], Any, Any]:
+    """Return the options of a selector, and labels with weights: 0 without a label."""
+    if options.get("lambdas") is not None:
+        raise invalid(
+            "lambdas",
+            "lambdas must be left out with n_resamples > 0, as each resample has a path of its own",
+        )
+    own = {"lambdas", "sample_weight", "unlabeled"}
+    weights, mark = options.get("sample_weight"), options.get("unlabeled")
+    if mark is not None:
+        encoded = as_labels(labels, len(labels), weights, unlabeled=mark)
+        last = len(encoded.classes) - 1
+        weights = (encoded.codes <= last) * (1.0 if weights is None else np.asarray(weights))
+        labels = encoded.classes[np.minimum(encoded.codes, last)]
+    return {name: o for name, o in options.items() if name not in own}, labels, weights
 
 
 def _used(X: Any, genes: np.ndarray | None) -> Any:
@@ -336,6 +358,12 @@ def _genes(adata: Any, use_highly_variable: bool | None) -> np.ndarray | None:
         raise naming("use_highly_variable", KeyError(message))
     if use_highly_variable is False or not marked:
         return None
+    if not adata.var["highly_variable"].isin([True, False]).all():
+        raise invalid(
+            "use_highly_variable",
+            "adata.var['highly_variable'] must be True or False for every gene; got missing or "
+            "other values. Correct them, or pass use_highly_variable=False to use all genes",
+        )
     genes: np.ndarray = adata.var["highly_variable"].to_numpy(dtype=bool)
     if not genes.any():
         raise invalid(

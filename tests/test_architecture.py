@@ -187,6 +187,11 @@ def test_dunder_all_matches_public_names():
         assert getattr(slce_xp, name).__doc__
 
 
+def test_submodules_need_no_import_of_their_own():
+    for name in ("anndata", "plot"):
+        assert slce_xp.__getattr__(name).__name__ == f"slce_xp.{name}"
+
+
 @pytest.mark.parametrize("path", FILES, ids=ids(FILES))
 def test_every_file_and_public_function_has_a_docstring(path):
     if module_name(path) == "_data.dask_rows":

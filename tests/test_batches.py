@@ -2,6 +2,7 @@
 
 import pickle
 import tracemalloc
+import warnings
 
 import numpy as np
 import oracle
@@ -46,6 +47,20 @@ def assert_same(one, other, tolerance):
 
 
 # ---------------------------------------------------------------- the same answer
+
+
+def test_batches_whose_mean_is_far_from_the_samples_that_count():
+    """Unlabelled samples have nearly all the weight, and λ = 0: no digits are lost."""
+    free, batch = np.arange(280) % 2 == 0, np.arange(280) // 70
+    x, y = X[:280].copy(), np.where(free, -1, CODES[:280])
+    x[free] = np.where(batch[free] % 2, 2.0**24, -(2.0**24))[:, None]  # zero on average
+    weights = np.where(free, 2.0**30, 1.0)
+    slce = SLCE(n_components=3, unlabeled=-1, unlabeled_weight=0.0)
+    in_batches(slce, lambda rows: x[rows], y, 70, sample_weight=weights)
+    values, vectors = oracle.descending(oracle.weighted_matrix(x, y, weights, ~free, 0.0))
+    np.testing.assert_allclose(slce.eigenvalues_, values[:3], atol=1e-13 * np.abs(values).max())
+    assert oracle.largest_angle(slce.components_, vectors[:3]) <= slce.model_.angle_bound
+    assert slce.model_.angle_bound < 1e-5
 
 
 @pytest.mark.parametrize("offset", [0.0, 1e3])
@@ -470,3 +485,26 @@ def test_merge_of_different_features_raises():
     one, other = SLCE().partial_fit(frame, Y), SLCE().partial_fit(frame[frame.columns[::-1]], Y)
     with pytest.raises(ValueError, match="same features; its feature names, or their order"):
         one.merge(other)
+
+
+def test_a_batch_that_loses_digits_of_the_mean_of_all_samples_is_reported():
+    rng = np.random.default_rng(7)
+    X, y = rng.standard_normal((40, 6)), np.arange(40) % 3 - 1  # -1: without a label
+    X[y == 1] += 5.0
+    weights = np.ones(40)
+    far = np.flatnonzero(y == 0)[:1]
+    X[far], weights[far] = 1e10, 1e-22
+    options = {"unlabeled": -1, "unlabeled_weight": 0.0, "n_components": 1}
+    others = np.setdiff1d(np.arange(40), [*far, *np.flatnonzero(y == -1)])
+    first = np.concatenate([far, np.flatnonzero(y == -1)])
+    estimator = SLCE(**options)
+    estimator.partial_fit(X[first], y[first], sample_weight=weights[first])
+    estimator.partial_fit(X[others], y[others], sample_weight=weights[others])
+    with pytest.warns(UserWarning, match="the mean of all samples loses digits"):
+        estimator.model_.transform(X)
+    mixed = SLCE(**options)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for rows in (slice(0, 20), slice(20, 40)):
+            mixed.partial_fit(X[rows], y[rows], sample_weight=weights[rows])
+        mixed.model_.transform(X)

@@ -15,6 +15,9 @@ import scipy.sparse as sp
 from conftest import load_set
 
 import slce_xp
+from benchmarks.drawn import draw
+from slce_xp import _backend
+from slce_xp.core import eigen
 
 extended = pytest.mark.skipif(
     np.finfo(np.longdouble).eps > 1e-18, reason="this machine has no extended precision"
@@ -151,6 +154,73 @@ def judged(problem, **options):
     return [str(failure) for failure in judge.failures], model, truth
 
 
+def weak_classes(d, seed):
+    """Float32 data of whose eigenvalues most are within rounding of zero, or just beyond."""
+    rng = np.random.default_rng(seed)
+    n, n_classes = 6 * d, 12
+    y = np.arange(n) % n_classes
+    scales = 0.01 + 30.0 * (np.arange(d) < d // 8)
+    centroids = rng.standard_normal((n_classes, d)) * np.geomspace(1.0, 1e-3, n_classes)[:, None]
+    X = rng.standard_normal((n, d)) * scales + centroids[y]
+    return (X @ fuzz.rotation(rng, d)).astype(np.float32), y
+
+
+def test_single_precision_turns_to_double_if_most_eigenvalues_are_within_rounding_of_zero():
+    X, y = weak_classes(200, 3)
+    double = slce_xp.fit(X.astype(float), y)
+    model = slce_xp.fit(X, y)
+    assert model.components.dtype == np.float32
+    assert model.plan.computed_dtype == "float64"
+    assert model.plan.reason == "most eigenvalues are within rounding of zero in float32"
+    assert model.n_positive_bounds == double.n_positive_bounds
+    np.testing.assert_allclose(model.eigenvalues, double.eigenvalues, rtol=1e-6)
+    # Without memory for that they are resolved by a pass over X.
+    other = np.random.default_rng(0).standard_normal(X.shape, dtype=np.float32)
+    least = slce_xp.fit(other, y, solver="scatter").plan.most_bytes
+    tight = slce_xp.fit(X, y, solver="scatter", max_memory=least)
+    assert tight.plan.computed_dtype == "float32"
+    low, high = tight.n_positive_bounds
+    assert low <= double.n_positive <= high
+
+
+def test_few_eigenvalues_within_rounding_of_zero_take_no_other_eigensolver(monkeypatch):
+    """X is asked for their signs, with the eigenvectors that there are."""
+    rng = np.random.default_rng(4)
+    n, d, n_classes = 3000, 120, 8
+    y = np.arange(n) % n_classes
+    member = np.eye(n_classes)[y]
+    H = np.linalg.qr(np.column_stack([np.ones(n), member[:, :-1]]))[0][:, 1:]
+    Q = np.linalg.qr(np.column_stack([member, rng.standard_normal((n, d))]))[0][:, n_classes:]
+    values = np.array([1.0, 0.5, 5e-5, -7e-5, -0.2, -0.3, -0.4])
+    w = rng.uniform(0.5, 1.0, d)
+    w[:7] = 0.6 - values / 2
+    X = Q * np.sqrt(w)
+    X[:, :7] += H * np.sqrt(0.6 + values / 2)
+    X = (X @ fuzz.rotation(rng, d)).astype(np.float32)
+    sizes = []
+    solve = _backend.largest_eigenpairs
+    monkeypatch.setattr(
+        _backend, "largest_eigenpairs", lambda m, k: sizes.append((len(m), k)) or solve(m, k)
+    )
+    model = slce_xp.fit(X, y, solver="scatter")
+    level = eigen.ZERO_EPS * np.finfo(np.float32).eps * (X.astype(float) ** 2).sum()
+    assert (np.abs(np.asarray(model.eigenvalues)) < level).sum() == 2
+    assert model.n_positive_bounds == (3, 3)
+    assert [size for size in sizes if size[0] == d] == [(d, n_classes)]
+    np.testing.assert_allclose(model.eigenvalues[2:4], [5e-5, -7e-5], atol=5e-6)
+
+
+def test_eigenvalues_are_counted_by_inertia():
+    rng = np.random.default_rng(8)
+    for size in (1, 2, 30):
+        matrix = rng.standard_normal((size, size)).astype(np.float32)
+        matrix += matrix.T
+        matrix[:, -1] = matrix[-1, :] = 0.0
+        values = np.linalg.eigvalsh(matrix.astype(float))
+        for level in (-3.0, -1e-3, 1e-3, 2.0):
+            assert _backend.count_above(matrix, level) == (values > level).sum()
+
+
 @extended
 def test_gram_finds_small_eigenvalues_among_large_negative_ones():
     """Of 788 eps·tr S_t, in vectors that rounding mixes with those of 1e15 eps."""
@@ -175,6 +245,13 @@ def test_gram_finds_small_eigenvalues_among_large_negative_ones():
         302679,  # Gram form, not converged: eigenvalues are those of the returned vectors
         700581,  # Gram form: directions of the null space and one that is nearly in it
         701318,  # a batch whose centring lost digits
+        9102283,  # a batch whose samples with a label are far from the others and weigh nothing
+        3000917,  # a batch with its mean far from the samples that count
+        25982,  # the same, with samples without a label that count most
+        104727,  # samples without a label that count 1e23 times as much as the others
+        33391,  # ... and are much nearer to each other
+        2001065,  # ‖M‖ is a 3000th of ‖S_t‖, in sample coordinates
+        7001148,  # Gram form: a vector became that of another eigenvalue when it was refined
     ],
 )
 def test_problems_of_the_fuzzer_that_failed(seed):
@@ -310,3 +387,29 @@ def test_counts_and_angles_on_real_data(data_folder, name):
             assert angle <= model.angle_bound + known + 8 * np.finfo(dtype).eps * X.shape[1] ** 0.5
             if dtype is np.float64 and not unconverged:
                 assert model.angle_bound <= 1e-5, solver
+
+
+def test_the_gram_form_refines_as_far_as_the_tolerance_asks():
+    """Weak classes and a steep spectrum: vectors of samples are far less exact than rounding."""
+    rng = np.random.default_rng(3)
+    y = np.arange(120) % 30
+    X = rng.standard_normal((120, 300)) + 0.5 * rng.standard_normal((30, 300))[y]
+    X *= 1e-4 ** np.linspace(0, 1, 300)
+    exact = oracle.eigenpairs(X, y)[1][:29]
+    models = [slce_xp.fit(X, y, solver="gram", tol=tol) for tol in (None, 1e-9)]
+    loose, tight = (oracle.largest_angle(model.components, exact) for model in models)
+    assert loose <= models[0].angle_bound <= 1e-6
+    assert 100 * tight <= loose
+    np.testing.assert_allclose(models[0].eigenvalues, models[1].eigenvalues, rtol=1e-12)
+
+
+def test_a_large_null_space_does_not_hide_small_eigenvalues():
+    """Two eigenvalues of a few eps of the trace beside 585 zeros, in single precision."""
+    problem = list(draw(5, seed=5, most_work=1e9))[4]
+    X, y = problem.data()
+    assert X.dtype == np.float32
+    assert X.shape[1] > X.shape[0]
+    values = oracle.eigenpairs(X.toarray().astype(np.float64), y)[0]
+    model = slce_xp.fit(X, y, solver="scatter")
+    assert model.n_positive_bounds == (142, 142)
+    np.testing.assert_allclose(model.eigenvalues[-3:], values[139:142], rtol=1e-4)

@@ -43,6 +43,40 @@ def test_class_sums_on_every_library(xp, n_classes, weighted):
     np.testing.assert_allclose(xp.numpy(found), expected, atol=xp.tolerance(1e-12, 1e-4))
 
 
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_moments_of_very_many_classes(order, weighted):
+    """Of rows as they are, of integers and of rows far from the origin, which are copied."""
+    rng = np.random.default_rng(5)
+    n, d, n_classes = 3000, 7, 1100
+    codes = rng.permutation(np.arange(n) % n_classes)
+    weights = rng.uniform(0.5, 2.0, n) if weighted else None
+    X = rng.integers(-50, 50, (n, d))
+    counted = np.ones(n, dtype=np.longdouble) if weights is None else weights.astype(np.longdouble)
+    totals = np.zeros((n_classes, 1), dtype=np.longdouble)
+    np.add.at(totals, codes, counted[:, None])
+    for values in (X + 0.5, X, X / 64 + 1e7):
+        given = np.asarray(values, order=order)
+        moments = core.class_moments(given, codes, n_classes, weights=weights)
+        shift = 0.0 if moments.shift is None else moments.shift
+        expected = np.zeros((n_classes, d), dtype=np.longdouble)
+        np.add.at(expected, codes, (values.astype(np.longdouble) - shift) * counted[:, None])
+        expected /= totals
+        found = moments.sums / moments.weights[:, None] / moments.scale
+        np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-13)
+        np.testing.assert_allclose(moments.centroids, expected + shift, rtol=1e-12, atol=1e-13)
+
+
+def test_single_precision_adds_up_long_classes_in_runs():
+    """One after the other, 200 000 numbers of one size would lose three digits."""
+    rng = np.random.default_rng(6)
+    codes = np.where(rng.random(200_000) < 0.99, 1, rng.integers(0, 3, 200_000))
+    x = rng.uniform(0.9, 1.1, (200_000, 2)).astype(np.float32)
+    expected = np.zeros((3, 2))
+    np.add.at(expected, codes, x.astype(float))
+    np.testing.assert_allclose(core.class_sums(x, codes, 3), expected, rtol=1e-6)
+
+
 def test_class_sums_ignore_the_unlabelled_code():
     X = np.arange(8.0).reshape(4, 2)
     found = core.class_sums(X, [0, 2, 1, 0], 2)
@@ -312,6 +346,14 @@ def test_non_finite_values_stay_in_the_sums_of_their_class(kind, n_classes, weig
     found = np.asarray(core.class_sums(given, codes, n_classes, weights=weights))
     assert 0 < np.isnan(sums[:-1]).sum() < 10
     np.testing.assert_allclose(found, sums[:-1], rtol=1e-12)
+
+
+@pytest.mark.parametrize("kind", [np.asarray, sp.csr_array])
+def test_a_weight_beyond_the_dtype_reaches_its_own_class_only(kind):
+    x = kind(np.array([[1.0, 0.0], [2.0, 3.0], [4.0, 5.0]], dtype=np.float32))
+    sums = core.class_sums(x, np.array([0, 1, 1]), 2, weights=np.array([1e300, 1.0, 2.0]))
+    np.testing.assert_array_equal(sums[1], [10.0, 13.0])
+    assert sums[0, 0] == np.inf
 
 
 @pytest.mark.parametrize("change", ["features", "classes", "unlabeled_weight"])

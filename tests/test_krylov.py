@@ -18,7 +18,7 @@ from slce_xp.core import rows as _rows
 from slce_xp.core.moment_sums import moments_of
 from slce_xp.core.operators import CentroidOperator
 from slce_xp.core.rows import DenseRows
-from slce_xp.core.solution import Request
+from slce_xp.core.solution import Costs, Request
 
 SIDES = {"features": (700, 500), "samples": (500, 700)}
 EPS = {"float64": 2.3e-16, "float32": 1.2e-7}
@@ -407,3 +407,18 @@ def test_real_data_take_few_passes_and_agree_with_a_dense_form(data_folder, name
     assert sum(residual > 1e-8 for residual in model.history) < 12
     assert model.n_components == dense.n_components > 0
     assert oracle.largest_angle(model.components, dense.components) <= 1e-6
+
+
+def test_an_iteration_goes_on_if_no_dense_form_can_take_over():
+    costs = Costs(implicit=1.0, ritz=1e-9)
+    meter = krylov._Meter(Request(k=2, tol=0.0, max_iter=50, costs=costs))
+    for size in (10, 20, 30, 40):
+        meter.add_product()
+        meter.expect([1.0, 1.0, 1.0], 1e-9, size, fewer=True)
+    assert not meter.is_spent
+    assert not meter.is_forming_due
+    meter = krylov._Meter(Request(k=2, tol=0.0, max_iter=50, costs=costs._replace(dense=100.0)))
+    for size in (10, 20, 30, 40):
+        meter.add_product()
+        meter.expect([1.0, 1.0, 1.0], 1e-9, size, fewer=True)
+    assert meter.is_spent

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import scipy.sparse
 
 from slce_xp._data import labels as _labels
 from slce_xp.core import class_sums
@@ -44,6 +45,25 @@ def test_class_sums(monkeypatch, kind, piece_rows, block_bytes):
     expected = naive_sums(X, labels.codes, len(labels.classes))
     found = class_sums(X, labels.codes, len(labels.classes))
     np.testing.assert_allclose(found, expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["rows", "columns", "strided", "sparse"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_class_sums_of_every_layout(kind, dtype):
+    rng = np.random.default_rng(0)
+    n, d, n_classes = 6000, 7, 5  # far more rows than are added one after the other in float32
+    dense = np.full((n, d), 0.1, dtype=dtype) + (rng.uniform(size=(n, d)) < 0.5).astype(dtype)
+    codes, weights = rng.integers(0, n_classes, n), rng.uniform(0.5, 1.5, n)
+    expected = naive_sums(dense.astype(float) * weights[:, None], codes, n_classes)
+    layouts = {
+        "rows": lambda: dense,
+        "columns": lambda: np.asfortranarray(dense),
+        "strided": lambda: np.repeat(dense, 2, axis=1)[:, ::2],
+        "sparse": lambda: scipy.sparse.csr_array(dense),
+    }
+    found = class_sums(layouts[kind](), codes, n_classes, weights=weights)
+    assert found.dtype == dtype
+    np.testing.assert_allclose(found, expected, rtol=3e-6 if dtype == "float32" else 1e-13)
 
 
 @pytest.mark.parametrize("n_classes", [3, 100])

@@ -112,9 +112,12 @@ def result(auto, best, pca, shape=(100, 100, 3), **changes):
 
 
 def test_targets_are_judged_by_median_and_worst():
-    fine = {str(i): result(1.0, 1.0, 4.0, predicted={"gram": 1.2}) for i in range(5)}
+    fine = {str(i): result(1.0, 1.0, 4.0, predicted={"gram": {"taken": 1.2}}) for i in range(5)}
     assert all(reached for _, _, reached in regret.targets(fine))
-    bad = {**fine, "bad": result(3.0, 1.0, 2.0, predicted={"gram": 9.0}, counts_differ=True)}
+    bad = {
+        **fine,
+        "bad": result(3.0, 1.0, 2.0, predicted={"gram": {"taken": 9.0}}, counts_differ=True),
+    }
     table = {label: (value, reached) for label, value, reached in regret.targets(bad)}
     assert table["auto / best form, median ≤ 1.15"] == ("1.00", True)
     assert table["auto / best form, worst ≤ 2.0"] == ("3.00", False)
@@ -159,5 +162,9 @@ def test_run_prints_a_table_and_a_summary(tiny, capsys, tmp_path, monkeypatch):
         assert found["seconds"][found["best"]] == min(
             found["seconds"][form] for form in regret.FORMS if form in found["seconds"]
         )
+        planned = found["predicted"]["krylov"]
+        assert planned["taken"] < planned["planned"]  # fewer passes than a typical fit has
+    assert "The matrix-free form is predicted at the number of passes that it took" in text
+    assert "its subspace is more than 0.001 rad from the exact one" in text
     assert "SYRK + read" in report["results"]["tall"]["seconds"]
     assert "SYRK + read" not in report["results"]["wide"]["seconds"]

@@ -9,6 +9,8 @@ import scipy.sparse as sp
 from conftest import make_backend
 
 import slce_xp
+from slce_xp._backend import Sparse
+from slce_xp._backend import sparse as _sparse
 from slce_xp.core import rows as _rows
 
 FORMS = ["scatter", "krylov"]
@@ -502,3 +504,31 @@ def test_cupy_memory_is_a_small_multiple_of_stored_entries(xp, cupy_sparse):
     assert model.n_positive == 3
     # Of what dense would take; a block of 64 rows takes most of it.
     assert measured.peak_used_bytes - before <= 0.25 * 8 * 5000 * 2000
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("scale", [1.0, 2.0**-500])
+@pytest.mark.parametrize("shifted", [False, True])
+def test_scatter_by_dense_blocks_of_rows(weighted, scale, shifted):
+    rng = np.random.default_rng(1)
+    dense = rng.standard_normal((500, 30)) * (rng.uniform(size=(500, 30)) < 0.3)
+    weights = rng.uniform(0.5, 1.5, 500) if weighted else None
+    shift = rng.standard_normal(30) if shifted else None
+    matrix = sp.csr_array(dense / scale)
+    given = None if shift is None else shift / scale
+    found = Sparse(matrix).gram(weights, 3, scale, given)  # blocks of 50 rows or more
+    rows = dense if shift is None else dense - shift
+    expected = rows.T @ (rows if weights is None else rows * weights[:, None])
+    np.testing.assert_allclose(found, expected, atol=1e-11)
+
+
+@pytest.mark.parametrize("kind", [sp.csr_array, sp.csr_matrix])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_scatter_of_a_thin_matrix_is_made_of_blocks(monkeypatch, kind, weighted):
+    monkeypatch.setattr(_sparse, "LARGEST_COPY", 50)  # d² / 4 = 225 entries in a block
+    rng = np.random.default_rng(0)
+    dense = rng.standard_normal((500, 30)) * (rng.uniform(size=(500, 30)) < 0.05)
+    weights = rng.uniform(0.5, 1.5, 500) if weighted else None
+    found = Sparse(kind(dense)).gram(weights, width=30)
+    expected = dense.T @ (dense if weights is None else dense * weights[:, None])
+    np.testing.assert_allclose(found, expected, atol=1e-13)

@@ -555,7 +555,8 @@ def test_sparse_host_data_larger_than_the_device_stream_through_it(xp, monkeypat
         pytest.skip("there is no device to go to")
     values, labels = sparse_counts(3000, 200, 4)
     whole = sp.csr_array(values)
-    monkeypatch.setattr(_rows, "LEAST_BLOCK", 2**14)  # of blocks that are converted
+    for name in ("LEAST_BLOCK", "CACHED_BLOCK"):  # of blocks that are converted
+        monkeypatch.setattr(_rows, name, 2**14)
     monkeypatch.setattr(_schedule, "WIDE_WIDTH", 4)
     size = whole.data.nbytes + whole.indices.nbytes + whole.indptr.nbytes
     give_back = limit_room(xp, monkeypatch, size // 2)

@@ -7,10 +7,14 @@ how much memory a device has, and which routine of a library is better than the 
 
 from slce_xp._backend.hardware import accelerator_model, processor_model
 from slce_xp._backend.linalg import (
+    LARGEST_SHARE,
     add_gram,
     adds_in_place,
     cholesky,
+    count_above,
     eigh,
+    erfc,
+    erfcx,
     gram,
     incidence,
     largest_eigenpairs,
@@ -47,15 +51,21 @@ from slce_xp._backend.precision import (
     longest_sum,
     working_dtype,
 )
+from slce_xp._backend.shifted import ShiftedSystems, shifted_systems
 from slce_xp._backend.sparse import (
+    FEW_CODES,
     Sparse,
+    add_rows,
+    adds_by_code,
     byte_count,
     copied,
     draw_sparse,
     join_rows,
-    sums_of_runs,
+    sums_by_code,
+    take_columns,
     take_rows,
 )
+from slce_xp._backend.threads import LARGE_MATRIX
 from slce_xp._backend.tracing import call_traced, is_traced, register_pytree, traced_namespace
 from slce_xp._backend.transfer import (
     column_slices_are_views,
@@ -73,14 +83,20 @@ from slce_xp._backend.uploads import Buffer, Uploads, copies_ahead, uploads_to
 
 __all__ = [
     "BACKENDS",
+    "FEW_CODES",
+    "LARGEST_SHARE",
+    "LARGE_MATRIX",
     "Array",
     "Buffer",
     "Matrix",
     "Place",
+    "ShiftedSystems",
     "Sparse",
     "Uploads",
     "accelerator_model",
     "add_gram",
+    "add_rows",
+    "adds_by_code",
     "adds_in_place",
     "backend_argument",
     "backend_name",
@@ -91,6 +107,7 @@ __all__ = [
     "computing",
     "copied",
     "copies_ahead",
+    "count_above",
     "describe_backend",
     "detached",
     "device_name",
@@ -98,6 +115,8 @@ __all__ = [
     "draw_sparse",
     "dtype_name",
     "eigh",
+    "erfc",
+    "erfcx",
     "factors_of",
     "find_place",
     "free_bytes",
@@ -125,9 +144,11 @@ __all__ = [
     "read",
     "register_pytree",
     "row_slices_are_views",
+    "shifted_systems",
     "solve_positive",
     "solve_upper",
-    "sums_of_runs",
+    "sums_by_code",
+    "take_columns",
     "take_rows",
     "to_host",
     "traced_namespace",

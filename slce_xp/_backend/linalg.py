@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from functools import cache, partial
+from functools import cache
 from types import ModuleType
 from typing import Any
 
@@ -12,14 +12,15 @@ import array_api_compat as compat
 import numpy as np
 
 from slce_xp._backend.places import Array, place_of
+from slce_xp._backend.threads import LARGE_MATRIX, few_threads, scipy_linalg
 from slce_xp._backend.tracing import is_traced
 
-# Size from which SciPy's full eigensolver beats NumPy's: SciPy has a BLAS of its own, whose threads
-# compete with NumPy's for a while, so small problems lose by it.
-SUBSET_FROM = 400
-# Size from which SciPy's driver for some eigenpairs beats both, and the share of all eigenpairs
-# from which on it does not: its eigenvectors are found one by one.
-SOME_FROM, LARGEST_SHARE = 100, 1 / 6
+# The share of all eigenpairs from which on SciPy's driver for some of them is slower than NumPy's
+# for all: its eigenvectors are found one by one.
+LARGEST_SHARE = 1 / 6
+# Rows from which on float32 is factored in float32, by SciPy: NumPy computes in double precision,
+# in two to three times the memory.
+SINGLE_ROWS = 700
 # Sizes from which CuPy computes half of a symmetric matrix, and torch leaves out a block of it: a
 # smaller one costs less than the launches that mirror the rest.
 SYRK_FROM, TRIANGLES_FROM = 512, 4096
@@ -117,9 +118,9 @@ def _mirror_kernel() -> Any:
 def cholesky(matrix: Array) -> Array | None:
     """The lower factor of a positive definite matrix; None, or NaN on a GPU, if it is not that."""
     try:
-        if _is_large_for_numpy(matrix) and matrix.dtype == np.float32:
-            linalg = importlib.import_module("scipy.linalg")
-            return linalg.cholesky(matrix, lower=True, check_finite=False)
+        if _is_factored_by_scipy(matrix):
+            with few_threads(matrix.shape[0]):
+                return scipy_linalg().cholesky(matrix, lower=True, check_finite=False)
         return place_of(matrix).xp.linalg.cholesky(matrix)
     except Exception as error:
         if not _is_linalg_error(error):
@@ -130,29 +131,25 @@ def cholesky(matrix: Array) -> Array | None:
 def solve_upper(factor: Array, right: Array) -> Array:
     """Solve an upper triangular system, (n, n) and (n, k) ↦ (n, k)."""
     if isinstance(factor, np.ndarray):
-        linalg = importlib.import_module("scipy.linalg")
-        return linalg.solve_triangular(factor, right, check_finite=False)
+        with few_threads(factor.shape[0]):
+            return scipy_linalg().solve_triangular(factor, right, check_finite=False)
     return place_of(factor).xp.linalg.solve(factor, right)
 
 
 def qr(matrix: Array) -> tuple[Array, Array]:
     """Orthonormal columns Q, shape (m, k), and triangular R, shape (k, k), of a tall matrix."""
     # Some SciPys refuse a matrix without columns.
-    if _is_large_for_numpy(matrix) and matrix.dtype == np.float32 and matrix.shape[1]:
-        linalg = importlib.import_module("scipy.linalg")
-        q, r = linalg.qr(matrix, mode="economic", check_finite=False)
+    if _is_factored_by_scipy(matrix) and matrix.shape[1]:
+        with few_threads(matrix.shape[1]):
+            q, r = scipy_linalg().qr(matrix, mode="economic", check_finite=False)
         return q, r
     q, r = place_of(matrix).xp.linalg.qr(matrix)
     return q, r
 
 
-def _is_large_for_numpy(matrix: Array) -> bool:
-    """Whether SciPy is better than NumPy.
-
-    It can compute some eigenpairs only, and all of them with three matrices instead of four. NumPy
-    factors float32 in double precision, in two to three times the memory.
-    """
-    return isinstance(matrix, np.ndarray) and matrix.shape[0] > SUBSET_FROM
+def _is_factored_by_scipy(matrix: Array) -> bool:
+    is_single = isinstance(matrix, np.ndarray) and matrix.dtype == np.float32
+    return is_single and matrix.shape[0] > SINGLE_ROWS
 
 
 def eigh(matrix: Array, solve: Callable[..., Any] | None = None) -> tuple[Array, Array]:
@@ -201,33 +198,74 @@ def largest_eigenpairs(matrix: Array, k: int) -> tuple[Array, Array]:
     eigenvectors : array, shape (m, j)
     """
     xp, device = place_of(matrix)
-    m = matrix.shape[0]
-    solve = None
-    chosen: dict[str, Any] = {}
-    if isinstance(matrix, np.ndarray) and m > SOME_FROM and 0 < k < LARGEST_SHARE * m:
-        chosen = {"subset_by_index": (m - k, m - 1)}
-    elif _is_large_for_numpy(matrix):
-        chosen = {"driver": "evd"}
-    if chosen:
-        linalg = importlib.import_module("scipy.linalg")
-        solve = partial(linalg.eigh, check_finite=False, **chosen)
+    solve = _eigh_of_numpy(matrix.shape[0], k) if isinstance(matrix, np.ndarray) else None
     values, vectors = eigh(matrix, solve)
     # take, not a flipped view: negative strides abort torch when they reach it by DLPack.
     descending = xp.arange(values.shape[0] - 1, -1, -1, device=device)
     return xp.take(values, descending, axis=0), xp.take(vectors, descending, axis=1)
 
 
+def _eigh_of_numpy(size: int, k: int) -> Callable[..., Any] | None:
+    """The fastest eigensolver for the k largest eigenpairs; None for NumPy's."""
+    is_some = 0 < k < LARGEST_SHARE * size
+    if not is_some and size <= LARGE_MATRIX:
+        return None
+    # All of them take SciPy three matrices, NumPy four, which are large.
+    chosen = {"subset_by_index": (size - k, size - 1)} if is_some else {"driver": "evd"}
+
+    def solve(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        with few_threads(size):
+            # As exact as NumPy's, which computes in double precision, too.
+            exact = matrix.astype(np.float64 if size <= LARGE_MATRIX else matrix.dtype)
+            values, vectors = scipy_linalg().eigh(
+                exact.T, overwrite_a=True, check_finite=False, **chosen
+            )
+        if is_some and values.shape[0] < k:  # without an error, for NaN
+            raise np.linalg.LinAlgError("the eigensolver did not converge")
+        return values.astype(matrix.dtype, copy=False), vectors.astype(matrix.dtype, copy=False)
+
+    return solve
+
+
+def count_above(matrix: np.ndarray, level: float) -> int:
+    """Eigenvalues of a symmetric matrix of NumPy above a level, by Sylvester's law of inertia."""
+    size = matrix.shape[0]
+    lapack = scipy_linalg().lapack
+    with few_threads(size):
+        shifted = matrix.astype(np.float64)
+        shifted.flat[:: size + 1] -= level
+        room = int(lapack.dsytrf_lwork(size, lower=True)[0])
+        factor, pivots, _ = lapack.dsytrf(shifted.T, lower=True, lwork=room, overwrite_a=True)
+    is_alone = pivots > 0  # other pivots are blocks of two, with one eigenvalue of either sign
+    return int((factor.diagonal()[is_alone] > 0.0).sum() + (~is_alone).sum() // 2)
+
+
 def solve_positive(matrix: Array, right: Array) -> Array:
     """Solve a system with a positive definite matrix, (n, n) and (n, k) ↦ (n, k)."""
     if isinstance(matrix, np.ndarray):
-        linalg = importlib.import_module("scipy.linalg")
-        return linalg.solve(matrix, right, assume_a="pos", check_finite=False)
+        with few_threads(matrix.shape[0]):
+            return scipy_linalg().solve(matrix, right, assume_a="pos", check_finite=False)
     return place_of(matrix).xp.linalg.solve(matrix, right)
 
 
 def log_normal_cdf(values: np.ndarray) -> np.ndarray:
     """Logarithm of the standard normal distribution function, on the host; exact in its tail."""
-    return np.asarray(importlib.import_module("scipy.special").log_ndtr(values))
+    return np.asarray(_special().log_ndtr(values))
+
+
+def erfc(values: np.ndarray) -> np.ndarray:
+    """1 − erf(x), on the host."""
+    return np.asarray(_special().erfc(values))
+
+
+def erfcx(values: np.ndarray) -> np.ndarray:
+    """exp(x²)·erfc(x), on the host."""
+    return np.asarray(_special().erfcx(values))
+
+
+@cache
+def _special() -> Any:
+    return importlib.import_module("scipy.special")
 
 
 def incidence(first: np.ndarray, second: np.ndarray, count: int) -> Any:

@@ -38,7 +38,8 @@ FUNCTIONS = (
     *("__array_namespace_info__", "abs", "all", "any", "arange", "argmax", "asarray", "astype"),
     *("clip", "concat", "cumulative_sum", "empty", "exp", "eye", "finfo", "flip", "from_dlpack"),
     *("isdtype", "isfinite", "isnan", "log", "matmul", "max", "maximum", "mean", "min", "ones"),
-    *("ones_like", "reshape", "result_type", "sqrt", "sum", "take", "where", "zeros", "zeros_like"),
+    *("ones_like", "reshape", "result_type", "sqrt", "stack", "sum", "take", "where"),
+    *("zeros", "zeros_like"),
 )
 
 

@@ -16,6 +16,16 @@ from slce_xp._backend.precision import dtype_name, factors_of
 from slce_xp._backend.transfer import from_host, move, to_host
 from slce_xp._errors import wrong_type
 
+# Rows that are added one after another in single precision; numbers that are copied at a time.
+LONGEST_RUN, LARGEST_COPY = 512, 2**15
+# Rows times codes up to which SciPy's own checks take longer than a product with a one-hot matrix.
+SMALLEST_SUM = 2**12
+# Codes of columns that lie together, up to which that product is faster than a copy of the rows.
+FEW_CODES = 16
+# Share of entries that are stored, by bytes of one, up to which SciPy's product of sparse matrices
+# is faster than that of dense blocks of rows.
+LARGEST_DENSITY = {4: 0.06, 8: 0.085}
+
 
 def copied(x: Array) -> Array:
     """The same values in memory of their own, by CuPy in rows: it copies slices of columns."""
@@ -25,6 +35,13 @@ def copied(x: Array) -> Array:
     if compat.is_cupy_namespace(xp):
         return x.copy(order="C")
     return xp.asarray(x, copy=True, device=device)
+
+
+def take_columns(rows: Array, index: Array) -> Array:
+    """Some columns of a dense array, (n, d) ↦ (n, m)."""
+    if isinstance(rows, np.ndarray):  # its `take` may read all of them
+        return rows[:, index]
+    return place_of(rows).xp.take(rows, index, axis=1)
 
 
 def take_rows(x: Array, positions: np.ndarray) -> Array:
@@ -122,11 +139,13 @@ class Sparse(Matrix):
 
     def __rmatmul__(self, dense: Array) -> Array:
         """Multiply (b, n) by (n, d)."""
-        native = has_csr(self._matrix)
-        left = self._matrix
-        if not self._transposed:
-            left = left.T if native else left.t()
+        left = self._matrix if self._transposed else self._columns
         return (left @ dense.T).T
+
+    @cached_property
+    def _columns(self) -> Any:
+        """The transpose as the library has it: the same memory, which takes SciPy some time."""
+        return self._matrix.T if has_csr(self._matrix) else self._matrix.t()
 
     def rows(self, index: slice) -> Sparse:
         """Some rows, if `can_slice`: torch has no slices of sparse matrices."""
@@ -191,9 +210,14 @@ class Sparse(Matrix):
     ) -> Array:
         """ZᵀZ of weighted rows Z = scale·(X − shift), shape (d, d), dense.
 
-        Made of `width` of its rows at a time, as products with unit vectors: CuPy's product of two
-        sparse matrices is not to be relied on.
+        By SciPy it is a product of two sparse matrices, or of dense blocks of rows. Otherwise it is
+        made of `width` of its rows at a time, as products with unit vectors: CuPy's product is not
+        to be relied on.
         """
+        if self.place == NUMPY:
+            if shift is None and scale == 1.0 and self._is_thin:
+                return self._own_gram(weights)
+            return self._gram_of_blocks(weights, width, scale, shift)
         xp, _ = self.place
         parts = []
         for columns in self._shifted_columns(width, scale, shift):
@@ -206,11 +230,66 @@ class Sparse(Matrix):
             parts.append(product)
         return xp.concat(parts, axis=0)
 
+    @property
+    def _is_thin(self) -> bool:
+        """Whether rows have so few entries that products of all pairs of them are few."""
+        n, d = self.shape
+        return self.stored <= LARGEST_DENSITY[self.dtype.itemsize] * n * d
+
+    def _gram_of_blocks(
+        self, weights: np.ndarray | None, width: int, scale: float, shift: np.ndarray | None
+    ) -> np.ndarray:
+        """ZᵀZ by dense blocks of rows, as large as three times `width` dense columns."""
+        n, d = self.shape
+        length = max(1, 3 * width * n // (3 * d if weights is not None else 2 * d))
+        total = np.zeros((d, d), dtype=self.dtype)
+        for start in range(0, n, length):
+            part = slice(start, min(start + length, n))
+            rows = self.rows(part)._matrix.toarray()
+            if shift is not None:
+                rows -= shift
+            if scale != 1.0:
+                rows *= scale
+            weighted = rows if weights is None else rows * weights[part, None]
+            total += rows.T @ weighted  # one array twice: SYRK
+        return total
+
+    def _own_gram(self, weights: np.ndarray | None) -> np.ndarray:
+        """XᵀX of weighted rows by SciPy, in blocks of rows with fewer than d² entries."""
+        n, d = self.shape
+        total = np.zeros((d, d), dtype=self.dtype)
+        most = max(1, max(LARGEST_COPY, d * d // 4) * n // max(1, self.stored))
+        for start in range(0, n, most):
+            right = self.rows(slice(start, min(start + most, n)))._matrix
+            left = right
+            if weights is not None:
+                values = right.data * np.repeat(
+                    weights[start : start + most], np.diff(right.indptr)
+                )
+                left = _views(type(right), (values, right.indices, right.indptr), right.shape)
+            total += (left.T.tocsr() @ right).toarray()
+        return total
+
+    def sums_by_code(self, codes: np.ndarray, height: int, values: np.ndarray) -> np.ndarray:
+        """Sum rows times values by code, of a SciPy matrix: (n, d) ↦ (height, d)."""
+        data, columns, pointers = self.parts()
+        d = self.shape[1]
+        total = np.zeros(height * d)
+        most = max(1, LARGEST_COPY * len(codes) // max(1, self.stored))
+        for start in range(0, len(codes), most):
+            rows = slice(start, start + most)
+            part = pointers[start : start + most + 1]
+            stored, lengths = slice(part[0], part[-1]), np.diff(part)
+            where = np.repeat(codes[rows] * d, lengths) + columns[stored]
+            np.add.at(total, where, data[stored] * np.repeat(values[rows], lengths).astype(float))
+        with np.errstate(over="ignore"):  # infinities are reported by those who ask for sums
+            return total.astype(self.dtype).reshape(height, d)
+
     def sum_squares(self, weights: Array, width: int, scale: float, shift: Array) -> Array:
-        """Σ w ‖z‖² of weighted rows z = scale·(x − shift), shape ()."""
+        """Σ w ‖z‖² of rows z = scale·(x − shift), for columns of weights: (n, q) ↦ (q,)."""
         xp, _ = self.place
         columns = self._shifted_columns(width, scale, shift)
-        return sum(xp.sum((part * part) @ weights) for part in columns)
+        return sum(xp.sum((part * part) @ weights, axis=0) for part in columns)
 
     def _shifted_columns(self, width: int, scale: float, shift: Array | None) -> Iterator[Array]:
         """All columns of scale·(X − shift), as the rows of dense arrays."""
@@ -291,32 +370,83 @@ def byte_count(x: Array) -> int:
     return int(getattr(x, "nbytes", 8 * x.shape[0] * x.shape[1]))  # array-api-strict has none
 
 
-def sums_of_runs(
-    x: Array, order: np.ndarray, starts: np.ndarray, weights: np.ndarray | None
+def adds_by_code(place: Place) -> bool:
+    """Whether `sums_by_code` has a routine for dense and sparse matrices at a place."""
+    return place == NUMPY
+
+
+def sums_by_code(
+    x: Array, codes: Array, height: int, weights: Array | None, factor: float
 ) -> Array | None:
-    """Sum runs of rows in a given order, times their weights, without gathering them.
+    """Sum rows by code, times weights and a factor, in one reading of them.
 
     Parameters
     ----------
-    x : array, shape (n, d)
-    order : numpy.ndarray of int, shape (m,)
-        Positions of rows.
-    starts : numpy.ndarray of int, shape (j + 1,)
-        Where in `order` each run begins, and the end.
-    weights : numpy.ndarray, shape (m,), optional
-        In that order.
+    x : array or Sparse, shape (n, d)
+    codes : array of int, shape (n,)
+        From 0 to height − 1.
+    height : int
+    weights : array, shape (n,), optional
+    factor : float
 
     Returns
     -------
-    array, shape (j, d), or None
-        None for a library or a layout that has no routine for it.
+    array, shape (height, d), or None
+        None if the library has no routine for it, some codes are outside of the range, or codes
+        are so few that a product with a one-hot matrix is faster.
     """
-    if not (isinstance(x, np.ndarray) and x.flags.c_contiguous and x.dtype.kind == "f"):
+    place = x.place if isinstance(x, Sparse) else place_of(x)
+    if not adds_by_code(place) or len(codes) * height <= SMALLEST_SUM:
         return None
-    data = np.ones(len(order), x.dtype) if weights is None else weights.astype(x.dtype)
-    scipy_sparse = importlib.import_module("scipy.sparse")
-    marks = scipy_sparse.csr_array((data, order, starts), shape=(len(starts) - 1, x.shape[0]))
-    return marks @ x
+    is_copied = isinstance(x, np.ndarray) and not x.flags.c_contiguous  # by SciPy, in parts
+    if is_copied and height <= FEW_CODES:
+        return None
+    if codes.min() < 0 or codes.max() >= height:
+        return None
+    values = np.full(len(codes), factor, x.dtype)
+    if weights is not None:
+        values *= weights
+    if isinstance(x, Sparse):
+        return x.sums_by_code(codes, height, values)
+    runs: dict[int, slice] = {}
+    if x.dtype.itemsize <= 4:
+        codes, runs = _with_short_runs(codes, height)
+    added = max((run.stop for run in runs.values()), default=height)
+    length = max(1, LARGEST_COPY // x.shape[1], height) if is_copied else len(codes)
+    total = None
+    for start in range(0, len(codes), length):
+        part = slice(start, start + length)
+        marks = _marks(codes[part], added, values[part])
+        total = marks @ x[part] if total is None else np.add(total, marks @ x[part], out=total)
+    if total is not None and runs:
+        for code, run in runs.items():
+            total[code] += total[run].sum(axis=0)
+        total = total[:height]
+    return total
+
+
+def add_rows(total: np.ndarray, positions: np.ndarray, rows: np.ndarray) -> None:
+    """Add rows to those of a total at different positions, by NumPy and in place."""
+    total[positions] += rows
+
+
+def _with_short_runs(codes: np.ndarray, height: int) -> tuple[np.ndarray, dict[int, slice]]:
+    """Codes that no more than `LONGEST_RUN` rows have, and which are added to those of others."""
+    runs: dict[int, slice] = {}
+    for code in np.flatnonzero(np.bincount(codes) > LONGEST_RUN).tolist():
+        codes = codes if runs else codes.copy()
+        rest = np.flatnonzero(codes == code)[LONGEST_RUN:]
+        codes[rest] = height + np.arange(len(rest)) // LONGEST_RUN
+        runs[code] = slice(height, height + -(-len(rest) // LONGEST_RUN))
+        height = runs[code].stop
+    return codes, runs
+
+
+def _marks(codes: np.ndarray, height: int, values: np.ndarray) -> Any:
+    """A sparse matrix with one value in each column, in the row of its code: (height, m)."""
+    kind = importlib.import_module("scipy.sparse").csc_array
+    pointers = np.arange(len(codes) + 1, dtype=np.int32)
+    return _views(kind, (values, codes.astype(np.int32), pointers), (height, len(codes)))
 
 
 def draw_sparse(

@@ -356,7 +356,7 @@ def _joined(columns: tuple[Any, ...], place: Place) -> tuple[Array, ...]:
         None
         if group[0] is None
         else place.xp.concat(group, axis=1)
-        if group[0].ndim
+        if group[0].ndim == 2
         else sum(group[1:], group[0])
         for group in groups
     )

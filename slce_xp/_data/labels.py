@@ -316,7 +316,8 @@ def _check_no_missing(values: np.ndarray, without: np.ndarray | None) -> None:
         raise invalid(
             "y",
             f"y must have a label for every sample; got {values[first]!r} at position {first}. "
-            "Drop those samples, label them, or use them without a label: unlabeled='missing'",
+            "Drop those samples, label them, or, in a fit, use them without a label: "
+            "unlabeled='missing'",
         )
 
 

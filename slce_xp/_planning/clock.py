@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from slce_xp import _backend
-from slce_xp._backend import Array, Place
+from slce_xp._backend import LARGE_MATRIX, Array, Place
 from slce_xp._planning import profiles
 
 LEAST = 1e-9  # seconds: no step takes less, whatever the clock says
@@ -38,8 +38,10 @@ class Effort:
     """
 
     entries: int = 2**26
-    # On either side of the size from which on NumPy's arrays are factored by SciPy.
-    sizes: tuple[int, ...] = (32, 100, 200, 400, 420, 800, 1600, 3200, 6400)
+    # On either side of the size from which on NumPy's arrays are factored in another way.
+    sizes: tuple[int, ...] = (
+        32, 100, 200, 400, 800, LARGE_MATRIX, LARGE_MATRIX + 20, 3200, 6400
+    )  # fmt: skip
     widths: tuple[int, ...] = (1, 8, 16, 32, 128, 512)
     enough: float = 0.15
     budget: float = 0.03

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from slce_xp._planning.devices import PROFILES
 from slce_xp._planning.problem import CLUSTER, MEMORY, Problem
 from slce_xp._planning.profile import Profile
 from slce_xp._planning.schedule import TYPICAL_PASSES, Schedule, basis_length
@@ -13,36 +12,57 @@ from slce_xp.core.sums import ONE_HOT_CLASSES
 
 # Array operations of a product with C that do not grow with the data: of the product itself, and
 # of the space that grows by it, on the device and on the host.
-PASS_OPERATIONS, GROWTH_OPERATIONS, HOST_OPERATIONS = 8, 30, 60
-# Those of a whole fit in addition to its passes, on the host, and seconds per label to sort them.
-FIT_OPERATIONS, LABEL_SECONDS = 400, 6e-8
+PASS_OPERATIONS, GROWTH_OPERATIONS, HOST_OPERATIONS = 8, 30, 250
+# Those of a whole fit in addition to its passes, on the device; Python's time on the host, in the
+# time of so many operations. Seconds per label to sort them.
+FIT_OPERATIONS, LABEL_SECONDS = 100, 6e-8
+PYTHON_OPERATIONS = {"scatter": 900, "gram": 1600, "krylov": 1600}
 # Rows of the small problem that the host's eigensolver is timed at.
 RITZ_ROWS = 200
 # Small problems of an iteration take as long as so many of the last one: of a symmetric matrix
 # in feature coordinates, which is factored first in sample coordinates.
 RITZ_PROBLEMS = {"scatter": 2.0, "gram": 4.0}
-HOST = PROFILES["cpu"]
+# A stored entry is added to its class, and multiplied by another one of its row, in the time that
+# it takes in a product with a dense matrix of so many columns.
+SUM_COLUMNS, PAIR_COLUMNS = 12, 32
+# Times that a block of rows is read and written to be converted or centred.
+COPY_READS = 3
 
 
 @dataclass(frozen=True)
 class Steps:
-    """Seconds of the steps of a fit of one problem on one device."""
+    """Seconds of the steps of a fit of one problem on one device.
+
+    Attributes
+    ----------
+    problem : Problem
+        As it is computed.
+    profile : Profile
+        Of the device.
+    host : Profile
+    converts : bool
+        Whether each block of X is converted to another dtype.
+    """
 
     problem: Problem
     profile: Profile
+    host: Profile
+    converts: bool = False
 
-    def solve(self, form: str, schedule: Schedule) -> tuple[float, Costs]:
-        """Seconds of a typical fit in a form, and those of its steps."""
+    def solve(
+        self, form: str, schedule: Schedule, products: int = TYPICAL_PASSES
+    ) -> tuple[float, Costs]:
+        """Seconds of a fit in a form with so many products with C, and those of its steps."""
         costs = self.costs(form, schedule)
-        seconds = self._start() + self._end()
+        seconds = self._start(form) + self._end()
         if form != "krylov":
             seconds += costs.forming
         if not schedule.width:
             return seconds + costs.dense, costs
         each = costs.implicit if form == "krylov" else costs.formed
-        small = HOST.eigh(schedule.rows(self.problem, form))
+        small = self.host.eigh(schedule.rows(self.problem, form, products))
         shape = form if form != "krylov" else smaller_form(self.problem)
-        return seconds + TYPICAL_PASSES * each + RITZ_PROBLEMS[shape] * small, costs
+        return seconds + products * each + RITZ_PROBLEMS[shape] * small, costs
 
     def costs(self, form: str, schedule: Schedule) -> Costs:
         """Seconds of the steps that an iteration chooses from."""
@@ -58,24 +78,34 @@ class Steps:
             forming=forming,
             formed=self.profile.product(m, m, _average(problem, schedule), item) + growth,
             dense=dense,
-            ritz=0.5 * RITZ_PROBLEMS[shape] * HOST.eigh(RITZ_ROWS) / RITZ_ROWS**3,
+            ritz=0.5 * RITZ_PROBLEMS[shape] * self.host.eigh(RITZ_ROWS) / RITZ_ROWS**3,
         )
 
     # ------------------------------------------------------------ steps
 
-    def _start(self) -> float:
+    def _start(self, form: str) -> float:
         """Labels, class sums, and what does not depend on the data."""
+        profile = self.profile
+        fixed = FIT_OPERATIONS * profile.operation + 6 * profile.wait
+        fixed += PYTHON_OPERATIONS[form] * self.host.operation + LABEL_SECONDS * self.problem.n
+        return fixed + self._reading() + self._conversion + self._sums()
+
+    def _sums(self) -> float:
+        """The class sums of X."""
         problem, profile = self.problem, self.profile
-        n, d, n_classes = problem.n, problem.d, problem.n_classes
-        fixed = FIT_OPERATIONS * (profile.operation + HOST.operation) / 2 + 6 * profile.wait
-        fixed += LABEL_SECONDS * n
+        n, d, n_classes, item = problem.n, problem.d, problem.n_classes, problem.itemsize
         if problem.stored is not None:
-            return fixed + self._reading() + profile.sparse_product(problem.stored, n_classes)
+            width = SUM_COLUMNS if problem.by_code else n_classes
+            return profile.sparse_product(problem.stored, width, item)
+        if problem.by_code:
+            return profile.read(self._bytes) + 4 * profile.read(n_classes * d * item)
         if n_classes <= ONE_HOT_CLASSES:
-            sums = profile.product(n_classes, n, d, problem.itemsize)
-        else:  # rows are gathered class by class
-            sums = 4 * profile.read(self._bytes)
-        return fixed + self._reading() + sums
+            return profile.product(n_classes, n, d, item)
+        return 4 * profile.read(self._bytes)  # rows are gathered class by class
+
+    @property
+    def _conversion(self) -> float:
+        return COPY_READS * self.profile.read(self._bytes) if self.converts else 0.0
 
     def _end(self) -> float:
         """The model: signs of the components, and the loss."""
@@ -89,7 +119,8 @@ class Steps:
             products = 2 * profile.sparse_product(problem.stored, width, problem.itemsize)
         else:
             products = 2 * profile.product(problem.n, problem.d, width, problem.itemsize)
-        return self._reading() + products + PASS_OPERATIONS * profile.operation
+        fixed = PASS_OPERATIONS * profile.operation
+        return self._reading() + self._conversion + products + fixed
 
     def _growth(self, form: str, schedule: Schedule) -> float:
         """The growth of a Krylov space by a block: three sweeps against half of its final rows."""
@@ -97,7 +128,7 @@ class Steps:
         length, rows = basis_length(problem, form), schedule.rows(problem, form) / 2
         width = _average(problem, schedule)
         sweeps = 6 * profile.product(width, length, max(1.0, rows), problem.itemsize)
-        on_host = 4 * HOST.eigh(width) + HOST_OPERATIONS * HOST.operation
+        on_host = 4 * self.host.eigh(width) + HOST_OPERATIONS * self.host.operation
         return sweeps + on_host + GROWTH_OPERATIONS * profile.operation + profile.wait
 
     def _forming(self, form: str, *, with_sums: bool) -> float:
@@ -106,11 +137,19 @@ class Steps:
         n, d, item = problem.n, problem.d, problem.itemsize
         again = 0.0 if form == "scatter" and with_sums else self._reading()
         if problem.stored is not None:
-            return again + profile.sparse_product(problem.stored, d, item)
+            if not problem.by_code:
+                return again + profile.sparse_product(problem.stored, d, item)
+            pairs = problem.stored * problem.stored / n
+            product = profile.product(d, n, d, item)
+            if not problem.weighted:
+                product = profile.symmetric_product(n, d, item)
+            blocks = product + COPY_READS * profile.read(n * d * item)
+            return again + min(blocks, profile.sparse_product(pairs, PAIR_COLUMNS, item))
         if form == "gram":
-            # Rows in chunks are moved together first.
-            moved = 2 * self._reading() if problem.where == CLUSTER else 0.0
-            return again + moved + profile.symmetric_product(d, n, item)
+            # Rows in chunks are moved together first, and centred.
+            again += 2 * self._reading() if problem.where == CLUSTER else 0.0
+            again += COPY_READS * profile.read(self._bytes) + self._conversion
+            return again + profile.symmetric_product(d, n, item)
         if problem.weighted:
             return again + profile.product(d, n, d, item)
         return again + profile.symmetric_product(n, d, item)
@@ -125,7 +164,10 @@ class Steps:
             )
             return m + profile.eigh(d, min(k + 1, d), item)
         factor = profile.cholesky(n, item) + profile.symmetric_product(n, n, item)
-        vectors = self._reading() + profile.product(k, n, d, item)
+        factor += 4 * profile.read(n * n * item)
+        # Eigenvectors in the coordinates of features, whose residuals are measured.
+        vectors = 2 * (self._reading() + self._conversion) + profile.qr(d, k, item)
+        vectors += 3 * profile.product(k, n, d, item)
         return factor + profile.eigh(n, min(k + 1, n), item) + vectors
 
     def _reading(self) -> float:

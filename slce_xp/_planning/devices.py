@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import re
 
+from slce_xp._backend import LARGE_MATRIX
 from slce_xp._planning.curve import Curve
 from slce_xp._planning.profile import DOUBLE, SINGLE, Arithmetic, Profile
 
 WIDTHS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 SIZES = tuple(2**i for i in range(4, 15))  # of eigenproblems
-
-# NumPy's eigensolver computes in double precision, up to this size (`_backend.linalg`).
-NUMPY_EIGH = 400
 
 # Host to device from pinned memory, PCIe 4 (general knowledge); from pageable memory, which is
 # what a copy of a NumPy array is, about half of that.
@@ -30,22 +28,21 @@ def cpu(threads: int = 4) -> Profile:
     for item, rate in ((SINGLE, 90e9), (DOUBLE, 45e9)):
         cubes = item / DOUBLE * 2.0 / speed  # measured with two threads, in double precision
 
-        def every(m: int, item: int = item, cubes: float = cubes) -> float:
-            return 7e-8 * m**2 + 6e-11 * (cubes if m > NUMPY_EIGH else 2.0 / speed) * m**3
+        # Smaller matrices are solved in double precision; some eigenpairs of them on one thread.
+        def every(m: int, cubes: float = cubes) -> float:
+            return 7e-8 * m**2 + 8e-11 * (cubes if m > LARGE_MATRIX else 2.0 / speed) * m**3
 
         def some(m: int, cubes: float = cubes) -> float:
-            return 2e-8 * m**2 + 4e-11 * cubes * m**3
+            return 2e-8 * m**2 + (4e-11 * cubes if m > LARGE_MATRIX else 5e-11) * m**3
 
-        sizes = sorted({*SIZES, NUMPY_EIGH, NUMPY_EIGH + 20})
+        sizes = sorted({*SIZES, LARGE_MATRIX, LARGE_MATRIX + 20})
         arithmetic[item] = Arithmetic(
             product=Curve.through(
                 ((w, 2.0 * w / (rate * speed) + 5.0 / bandwidth) for w in WIDTHS), 1.0
             ),
             symmetric_share=0.5,
             eigh=Curve.through(((m, every(m)) for m in sizes), 3.0),
-            eigh_some=Curve.through(
-                ((m, some(m) if m > NUMPY_EIGH else every(m)) for m in sizes), 3.0
-            ),
+            eigh_some=Curve.through(((m, some(m)) for m in sizes), 3.0),
             eigh_vector=3e-10 * cubes,
             cholesky=Curve.through(
                 ((m, 5e-6 + 4e-9 * m**2 + 1.2e-11 * cubes * m**3) for m in SIZES), 3.0
@@ -59,7 +56,7 @@ def cpu(threads: int = 4) -> Profile:
         name=f"a CPU with {threads} thread{'s' * (threads != 1)}, not measured",
         single=arithmetic[SINGLE],
         double=arithmetic[DOUBLE],
-        operation=2e-6,
+        operation=1e-6,
         wait=1e-6,
         bandwidth=bandwidth,
         transfer_bandwidth=bandwidth,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+from slce_xp._backend import LARGE_MATRIX, LARGEST_SHARE
 from slce_xp._planning.problem import BLOCKS, MEMORY, Problem
 from slce_xp._planning.schedule import TYPICAL_PASSES, Schedule, basis_length
 from slce_xp.core.rows import LARGEST_BLOCK, block_bytes, device_block_bytes
@@ -12,7 +13,6 @@ from slce_xp.core.sums import ONE_HOT_CLASSES, PIECE_ROWS
 
 ROOM_FACTOR = 1.2  # free memory of a device that a fit requires, relative to its estimate
 PASS_COPIES = 9  # of a block of rows, while it is orthogonalized against the space
-SMALL = 400  # NumPy factors matrices up to this size in double precision, whatever their dtype
 # Bytes of a block that is read: enough for a disk and for fast products, or a share of the limit.
 READ_BLOCK, READ_SHARE = 2**24, 16
 # Blocks alive at a time: the one read, the next one, a shifted one, one times its weights.
@@ -190,14 +190,15 @@ def _peak(form: str, problem: Problem, schedule: Schedule, block: int) -> int:
         # The second moment and its next term, of sparse rows in parts; M with eigenvectors and
         # workspace.
         adding += d * d if problem.stored is not None else 0
-        steps = [adding + 2 * d * d, held + 2 * sums + 2 * d * d, held + sums + 4 * d * d + 64 * d]
+        solving = (1 + _solver_matrices(d, problem)) * d * d + 64 * d
+        steps = [adding + 2 * d * d, held + 2 * sums + 2 * d * d, held + sums + solving]
         steps += [held + d * d + space for space in _spaces(form, problem, schedule, block)]
         ending += d * d
     elif form == "gram":
         # G, its next term and a block; the factor with M, eigenvectors and workspace.
-        solving = 5 * n * n + 64 * n
-        if item == 4 and n <= SMALL:
-            solving += 2 * n * n
+        solving = (2 + _solver_matrices(n, problem)) * n * n + 64 * n
+        if _computes_all(n, problem):
+            solving, ending = solving + n * n, ending + n * n
         if not problem.supervised and n > d - k:  # all eigenvectors of T, reflected
             solving += 2 * n * n + n_classes * n
         if n > d:  # and their products with X, if few are positive
@@ -210,6 +211,19 @@ def _peak(form: str, problem: Problem, schedule: Schedule, block: int) -> int:
         steps = [adding, *(held + space for space in _spaces(form, problem, schedule, block))]
         ending += schedule.rows(problem, form) * problem.basis_length
     return max(*steps, ending) * item
+
+
+def _computes_all(size: int, problem: Problem) -> bool:
+    """Whether NumPy's eigensolver computes all eigenpairs of a matrix of this size."""
+    is_small = size <= LARGE_MATRIX and not problem.accelerated
+    return is_small and problem.k + 1 >= LARGEST_SHARE * size
+
+
+def _solver_matrices(size: int, problem: Problem) -> int:
+    """Numbers that an eigensolver allocates, in matrices of this size."""
+    if _computes_all(size, problem):  # a copy, eigenvectors and workspace, in double precision
+        return 4 * 8 // problem.itemsize
+    return 3
 
 
 def _spaces(form: str, problem: Problem, schedule: Schedule, block: int) -> list[int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from slce_xp import _parameters
@@ -14,20 +14,27 @@ from slce_xp._planning.costs import Steps, flops_of, smaller_form
 from slce_xp._planning.memory import ROOM_FACTOR, Limits, Memory, memory_of
 from slce_xp._planning.problem import BLOCKS, CLUSTER, ITEMSIZES, MEMORY, Problem
 from slce_xp._planning.profile import Profile
-from slce_xp._planning.schedule import TYPICAL_PASSES, Schedule, basis_length, schedule_of
+from slce_xp._planning.schedule import (
+    EASY_PASSES,
+    TYPICAL_PASSES,
+    Schedule,
+    basis_length,
+    schedule_of,
+)
 from slce_xp._planning.sizes import format_bytes, format_seconds, parse_bytes
 from slce_xp.core.solution import FORMS, Costs
 
 PATIENCE_BYTES = 5e12  # an hour or two of reading: recommend a cluster for more
-# An iteration must be predicted to be so many times faster than a dense form before it is tried. A
-# spectrum may be hard, and with more samples than features, too few eigenvalues may be positive,
-# which only the dense form finishes.
-LEAST_GAIN = {"wide": 1.5, "tall": 2.0}
+# An iteration must be predicted to be so many times faster than a dense form on easy data before it
+# is tried. Whatever the spectrum is, a fit that has to turn to the dense form takes about twice as
+# long as that, so neither choice loses more than this.
+LEAST_GAIN = 2.0
 # Matrices of at most so many rows are left to a dense eigensolver.
 SMALL = 200
-# A pass over a file or a cluster is dear in more ways than its seconds: forming C, which takes one,
-# may be predicted to take so many times as long.
-ONE_PASS_GAIN = 2.0
+# The same on typical data, if the dense form cannot use what the iteration has found, and on GPUs,
+# where each pass is many launches. A pass over a file or a cluster is dear in more ways than its
+# seconds: forming C takes one.
+TYPICAL_GAIN, ONE_PASS_GAIN = 1.5, 4.0
 REQUESTED = "requested"  # the reason for a form that was not chosen
 # For `choose`: the form with the smaller matrix, whatever is fastest.
 SMALLER = "smaller"
@@ -77,7 +84,7 @@ class Plan:
     Examples
     --------
     >>> import slce_xp
-    >>> slce_xp.plan(801, 20531, 5, device="cpu").form
+    >>> slce_xp.plan(200, 20531, 5, device="cpu").form
     'gram'
     >>> slce_xp.plan(6000, 6000, 10, device="cpu").form
     'krylov'
@@ -157,7 +164,7 @@ class Plan:
 
     def to_facts(self) -> dict[str, Any]:
         """Numbers and strings, for a file."""
-        parts = {"problem": vars(self.problem)}
+        parts = {"problem": asdict(self.problem)}
         for name in ("schedule", "memory", "costs"):
             parts[name] = getattr(self, name)._asdict()
         own = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in parts}
@@ -201,8 +208,9 @@ def plan(
     """Estimate the cost of a fit, without data.
 
     The time of each form is predicted by a profile of the device, and the fastest form that fits
-    into memory is chosen. An iteration is predicted with a dozen products. If it takes more, a fit
-    turns to the next form once its steps have cost as much.
+    into memory is chosen. An iteration is predicted with a dozen products; easy data take half of
+    them. If it takes more, a fit turns to the next form once its steps have cost as much, or once
+    its convergence says that they will.
 
     Parameters
     ----------
@@ -277,7 +285,7 @@ def plan(
     is_gpu = device not in (None, "cpu")
     problem = Problem(
         n, d, n_classes, k, dtype, stored, where, by_rows=where != MEMORY, accelerated=is_gpu,
-        doubles=where == MEMORY and stored is None and not is_gpu,
+        doubles=where == MEMORY and stored is None and not is_gpu, by_code=not is_gpu,
     )  # fmt: skip
     limits = Limits(parse_bytes(max_memory))
     machine = parse_bytes(machine_memory, "machine_memory")
@@ -323,7 +331,6 @@ def _advice(problem: Problem, limits: Limits, machine: int, profile: Profile) ->
 def choose(problem: Problem, limits: Limits, solver: str, profile: Profile | None = None) -> Plan:
     """Return the fastest form that fits into memory, or the requested one if it fits."""
     profile = profile or profiles.load()
-    steps = Steps(problem, profile)
     if solver == SMALLER:  # chunks of Dask are not scaled by columns
         solver = "scatter" if problem.where == CLUSTER else smaller_form(problem)
     if solver == "gram" and problem.stored is not None:
@@ -333,12 +340,14 @@ def choose(problem: Problem, limits: Limits, solver: str, profile: Profile | Non
             "make it dense. Leave it out",
         )
     if solver != "auto":
-        plan = _estimate(solver, steps, _schedule(solver, problem, is_fast=False), limits)
+        plan = _estimate(
+            solver, problem, profile, _schedule(solver, problem, is_fast=False), limits
+        )
         if limits.spare(plan.memory) < 0:
             raise _no_room([plan], limits)
         return replace(plan, reason=REQUESTED)
     plans = [
-        _estimate(form, steps, schedule, limits)
+        _estimate(form, problem, profile, schedule, limits)
         for form in FORMS
         if form != "gram" or problem.stored is None
         for schedule in _schedules(form, problem)
@@ -346,16 +355,20 @@ def choose(problem: Problem, limits: Limits, solver: str, profile: Profile | Non
     allowed = [p for p in plans if limits.spare(p.memory) >= 0]
     if not allowed:
         raise _no_room(plans, limits)
-    best = min(allowed, key=_handicapped)
+
+    def handicapped(plan: Plan) -> float:
+        return _handicapped(plan, profile)
+
+    best = min(allowed, key=handicapped)
     if best.form == "krylov" and not any(p.form == smaller_form(problem) for p in allowed):
         best = replace(best, costs=best.costs._replace(forming=math.inf))
-    others = {p.form: p for p in sorted(allowed, key=_handicapped, reverse=True)}
+    others = {p.form: p for p in sorted(allowed, key=handicapped, reverse=True)}
     others.pop(best.form)
     reason = "the only one that fits into memory"
     if others:
         times = ", ".join(f"{format_seconds(p.seconds)} ({p.form})" for p in others.values())
         reason = f"{format_seconds(best.seconds)} against {times}"
-        if min(plans, key=_handicapped).form != best.form:
+        if min(plans, key=handicapped).form != best.form:
             reason += ", of those that fit into memory"
     return replace(best, reason=reason)
 
@@ -389,14 +402,19 @@ def in_mixed_precision(
     )
 
 
-def _handicapped(plan: Plan) -> float:
-    """Predicted seconds, times what an iteration may fall short of them."""
-    gain = 1.0
-    if plan.width:
-        gain = LEAST_GAIN["wide" if plan.n_samples <= plan.n_features else "tall"]
+def _handicapped(plan: Plan, profile: Profile) -> float:
+    """Predicted seconds; those of an iteration on easy data, times what hard data cost it."""
+    if not plan.width:
+        return plan.seconds
+    problem = plan.problem
     if plan.form == "krylov" and plan.where != MEMORY:
-        gain *= ONE_PASS_GAIN
-    return plan.seconds * gain
+        return plan.seconds * ONE_PASS_GAIN
+    is_wider = problem.within(smaller_form(problem)).dtype != problem.dtype
+    if problem.accelerated or (plan.form == "krylov" and is_wider):
+        return plan.seconds * TYPICAL_GAIN
+    easy, costs = steps_of(plan.form, problem, profile).solve(plan.form, plan.schedule, EASY_PASSES)
+    kept = 0.0 if plan.form == "krylov" else costs.forming  # whatever follows
+    return kept + LEAST_GAIN * (easy - kept)
 
 
 def _schedules(form: str, problem: Problem) -> list[Schedule]:
@@ -406,6 +424,7 @@ def _schedules(form: str, problem: Problem) -> list[Schedule]:
     # block of very many classes is a dense problem already.
     dense = min(problem.n, problem.d) if problem.stored is None else problem.d
     suits = problem.k < problem.n_classes and max(4 * problem.n_classes, SMALL) <= dense
+    suits = suits and form in ("krylov", smaller_form(problem))  # not on the larger matrix
     is_single = problem.within(form).dtype == problem.dtype  # what residuals and angles are for
     if suits and (form != "gram" or (problem.supervised and is_single)):
         schedules.append(_schedule(form, problem, is_fast=True, iterates=True))
@@ -418,11 +437,18 @@ def _schedule(form: str, problem: Problem, *, is_fast: bool, iterates: bool = Fa
     return Schedule()
 
 
-def _estimate(form: str, steps: Steps, schedule: Schedule, limits: Limits) -> Plan:
-    problem = steps.problem
+def steps_of(form: str, problem: Problem, profile: Profile) -> Steps:
+    """The steps of a fit in a form, on the device of a profile and on this host."""
     computed = problem.within(form)
-    memory = memory_of(form, computed, schedule, limits)
-    seconds, costs = Steps(computed, steps.profile).solve(form, schedule)
+    host = profiles.load() if problem.accelerated else profile
+    return Steps(computed, profile, host, converts=computed.dtype != problem.dtype)
+
+
+def _estimate(
+    form: str, problem: Problem, profile: Profile, schedule: Schedule, limits: Limits
+) -> Plan:
+    memory = memory_of(form, problem.within(form), schedule, limits)
+    seconds, costs = steps_of(form, problem, profile).solve(form, schedule)
     passes = 1
     if form == "krylov":
         passes += TYPICAL_PASSES
@@ -439,7 +465,7 @@ def _estimate(form: str, steps: Steps, schedule: Schedule, limits: Limits) -> Pl
         costs=costs,
         passes=passes,
         flops=flops_of(form, problem, schedule),
-        device=steps.profile.name,
+        device=profile.name,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 ITEMSIZES = {"float32": 4, "float64": 8}
 # Where X is: in memory, read in blocks of rows, or in chunks on a cluster.
@@ -34,6 +35,10 @@ class Problem:
         Whether it is computed on a GPU or another accelerator.
     doubles : bool
         Whether the Gram form may compute in float64, whatever the dtype.
+    wide : bool
+        Whether the scatter form is to do so, too.
+    by_code : bool
+        Whether class sums take one reading of X, however many classes there are.
     """
 
     n: int
@@ -51,6 +56,8 @@ class Problem:
     supervised: bool = True
     accelerated: bool = False
     doubles: bool = False
+    wide: bool = False
+    by_code: bool = False
 
     def within(self, form: str) -> Problem:
         """The problem as a form computes it.
@@ -58,7 +65,12 @@ class Problem:
         G squares the condition of X: in single precision most small eigenvalues would have to be
         resolved on X again, which takes longer than a product in double precision.
         """
-        return replace(self, dtype="float64") if form == "gram" and self.doubles else self
+        is_double = self.wide if form == "scatter" else form == "gram" and self.doubles
+        return self._in_double if is_double and self.dtype != "float64" else self
+
+    @cached_property
+    def _in_double(self) -> Problem:
+        return replace(self, dtype="float64")
 
     @property
     def itemsize(self) -> int:

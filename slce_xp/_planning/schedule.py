@@ -8,7 +8,7 @@ from slce_xp._planning.problem import MEMORY, Problem
 from slce_xp.core import krylov
 
 # Easy data take 2 to 8 products, hard ones up to 50 with the narrow block.
-TYPICAL_PASSES = 12
+EASY_PASSES, TYPICAL_PASSES = 5, 12
 # In memory a pass is cheap, and a narrow block that is soon reduced to residuals is fastest; the
 # wide one takes the fewest passes, which are dear elsewhere.
 WIDE_WIDTH, ALWAYS = 64, 10**6
@@ -30,10 +30,10 @@ class Schedule(NamedTuple):
     width: int = 0
     wide_passes: int = 0
 
-    def rows(self, problem: Problem, form: str) -> int:
-        """Rows of the space after a typical number of products."""
-        wide = min(self.wide_passes, TYPICAL_PASSES)
-        few = (TYPICAL_PASSES - wide) * min(problem.n_classes, self.width)
+    def rows(self, problem: Problem, form: str, products: int = TYPICAL_PASSES) -> int:
+        """Rows of the space after some products, by default a typical number of them."""
+        wide = min(self.wide_passes, products)
+        few = (products - wide) * min(problem.n_classes, self.width)
         return min(wide * self.width + few, basis_length(problem, form))
 
 

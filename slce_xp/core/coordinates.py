@@ -65,7 +65,7 @@ class Ritz(NamedTuple):
         largest = max(norm, space.norm)
         # What centring subtracts is rounded relative to itself.
         eps = space.eps * (1.0 + math.sqrt(operator.centring / largest))
-        rounding = ROUNDING_EPS * eps * largest
+        rounding = ROUNDING_EPS * eps * largest + operator.mean_rounding(largest)
         error = rounding * side.growth(values)
         floor = FLOOR_EPS * space.eps * norm
         return cls(values, coordinates, norm, largest, eps, rounding, error, floor)
@@ -126,11 +126,12 @@ class Features:
         return space.combine(coordinates[:, which]).T
 
     def vectors(
-        self, space: KrylovSpace, coordinates: np.ndarray
+        self, space: KrylovSpace, ritz: Ritz, wanted: np.ndarray
     ) -> tuple[Array, np.ndarray, np.ndarray]:
-        """Eigenvectors, shape (d, k), the lengths of their residuals, and corrections of values."""
+        """Some eigenvectors, shape (d, k), the lengths of their residuals, and eigenvalues."""
+        coordinates = ritz.coordinates[:, wanted]
         lengths = lengths_of(space.combine_outside(coordinates)) / space.unit
-        return space.combine(coordinates).T, lengths, np.zeros_like(lengths)
+        return space.combine(coordinates).T, lengths, ritz.values[wanted]
 
 
 class Samples:
@@ -209,22 +210,28 @@ class Samples:
         return vectors @ axes
 
     def vectors(
-        self, space: KrylovSpace, coordinates: np.ndarray
+        self, space: KrylovSpace, ritz: Ritz, wanted: np.ndarray
     ) -> tuple[Array, np.ndarray, np.ndarray]:
         """Eigenvectors a = Xᵀu, shape (d, k), and with the same product r = Xᵀv outside the space.
 
-        M·a is θ·a − r, so the Rayleigh quotient is smaller than the Ritz value θ by aᵀr.
+        M·a is θ·a − r, so the Rayleigh quotient is smaller than the Ritz value θ by aᵀr. If
+        rounding of G, E, is large compared with M, ‖a‖² = uᵀ(G + E)u is not quite 1, and the
+        quotient aᵀMa / aᵀa, with aᵀMa = uᵀ(G + E)·D·(G + E)u and DGu = θu, is θ·‖a‖² to first
+        order.
         """
         xp, _ = self._operator.place
+        coordinates, values = ritz.coordinates[:, wanted], ritz.values[wanted]
         k = coordinates.shape[1]
         rows = xp.concat([space.combine(coordinates), space.combine_outside(coordinates)], axis=0)
         features = self._operator.combine_rows(rows)
         vectors, residuals = features[:k, :], features[k:, :]
-        lengths, products = read(
-            xp.linalg.vector_norm(residuals, axis=1), xp.sum(vectors * residuals, axis=1)
+        norms, products = read(
+            xp.linalg.vector_norm(features, axis=1), xp.sum(vectors * residuals, axis=1)
         )
+        # Of values within rounding of zero nothing is known.
+        squares = np.where(values > ritz.error[wanted], norms[:k] ** 2, 1.0)
         vectors = eigen.orthonormal_columns(vectors.T)
-        return vectors, lengths / space.unit, -products / space.unit
+        return vectors, norms[k:] / space.unit, values * squares - products / space.unit
 
 
 def _padded(classes: Array, draw: Callable[[int], Array], width: int) -> Array:
@@ -238,11 +245,7 @@ def _padded(classes: Array, draw: Callable[[int], Array], width: int) -> Array:
 
 
 def _largest(matrix: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray, float]:
-    """The k largest eigenpairs on the host, and the norm.
-
-    By NumPy: SciPy brings threads of its own, which would go on to spin for a while and slow
-    down NumPy's in the next pass by half.
-    """
+    """The k largest eigenpairs on the host, and the norm, which the smallest may determine."""
     values, vectors = _backend.eigh(matrix)
     norm = float(np.abs(values).max())
     return values[::-1][:k].copy(), vectors[:, ::-1][:, :k].copy(), norm

@@ -74,27 +74,28 @@ def in_units(
         return place.xp.astype(values, dtype, copy=False) * 2.0**exponent
     # Rounded first, as without a large exponent: the unit changes no bit.
     unscaled = read(place.xp.astype(values, dtype, copy=False))[0] if host is None else host
-    scaled = _scaled(unscaled, exponent)
-    if _holds(dtype, scaled, unscaled):
+    numbers = scaled(unscaled, exponent)
+    if _holds(dtype, numbers, unscaled):
         if host is not None and abs(exponent) <= MODERATE_EXPONENT[_backend.dtype_name(dtype)]:
             return place.xp.astype(values, dtype, copy=False) * 2.0**exponent
-        return _backend.from_host(scaled, place, dtype)
+        return _backend.from_host(numbers, place, dtype)
     longest = _backend.longest_float(place)
-    if not _holds(longest, scaled, unscaled):
+    if not _holds(longest, numbers, unscaled):
         _warn_of_range(name, _backend.dtype_name(longest))
-    return _backend.from_host(scaled, place, longest)
+    return _backend.from_host(numbers, place, longest)
 
 
 def scaled_number(value: float, exponent: int, name: str) -> float:
     """A number times a power of two; warns if float64 cannot hold it."""
     unscaled = np.asarray([value])
-    scaled = _scaled(unscaled, exponent)
-    if not _holds(np.float64, scaled, unscaled):
+    numbers = scaled(unscaled, exponent)
+    if not _holds(np.float64, numbers, unscaled):
         _warn_of_range(name, "float64")
-    return float(scaled[0])
+    return float(numbers[0])
 
 
-def _scaled(values: np.ndarray, exponent: int) -> np.ndarray:
+def scaled(values: np.ndarray, exponent: int) -> np.ndarray:
+    """Numbers on the host times a power of two, infinite or zero if that is out of range."""
     with np.errstate(over="ignore", under="ignore"):
         return np.asarray(np.ldexp(values, exponent))
 
@@ -135,8 +136,8 @@ def largest_eigenpairs(matrix: Array, k: int, /) -> tuple[Array, Array]:
 
     Notes
     -----
-    NumPy arrays of more than 400 rows are solved by LAPACK's driver for some eigenpairs, all others
-    by the library's ``eigh``. Works under ``jax.jit`` (with `k` static) and ``torch.compile``.
+    A few eigenpairs of a NumPy array are found by LAPACK's driver for some of them, all others by
+    the library's ``eigh``. Works under ``jax.jit`` (with `k` static) and ``torch.compile``.
 
     Examples
     --------
@@ -150,9 +151,10 @@ def largest_eigenpairs(matrix: Array, k: int, /) -> tuple[Array, Array]:
     if matrix.shape[0] != matrix.shape[1]:
         raise _errors.invalid("matrix", f"matrix must be square; got shape {tuple(matrix.shape)}")
     k = as_count(k, "k", 1, matrix.shape[0])
-    values, vectors = _backend.largest_eigenpairs(matrix, k)
-    if values.shape[0] < k:  # LAPACK's driver for some eigenpairs returns none
+    # LAPACK's drivers return NaN, fewer eigenpairs or an error, as it happens.
+    if isinstance(matrix, np.ndarray) and not np.isfinite(matrix).all():
         raise np.linalg.LinAlgError("matrix must be finite; it has NaN or infinity")
+    values, vectors = _backend.largest_eigenpairs(matrix, k)
     return values[:k], vectors[:, :k]
 
 

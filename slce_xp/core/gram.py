@@ -21,8 +21,8 @@ from slce_xp.core.solution import Request, Solution
 TRUSTED_GROWTH = 16.0
 # Negative eigenvalues of largest magnitude whose eigenvectors are separated from small ones.
 MOST_LARGEST = 32
-# A vector a = Xᵀu is rounded relative to ‖X‖·‖u‖: if that exceeds this bound, it is refined. Its
-# Rayleigh quotient would bear more, but the angle that is stated would not.
+# A vector a = Xᵀu is rounded relative to ‖X‖·‖u‖: if that exceeds this bound, its residual is
+# measured, and it is refined unless that proves the tolerated angle, and an exact eigenvalue.
 LONGEST = 32.0
 # The ridge with which G is factored if the first one does not suffice, relative to that.
 LARGER_RIDGE = 8.0
@@ -44,7 +44,7 @@ def solve(operator: CentroidOperator, request: Request) -> Solution:
     square = float(read(xp.sum(diagonal))[0])
     del diagonal  # it may be a view, which would keep all of G
     # The factor of G is less exact than G: by n·eps, in the worst case.
-    level = max(8.0, n / 16.0) * operator.zero_level(square)
+    level = max(8.0, n / 16.0) * operator.zero_level(square) + operator.mean_rounding(square)
     # G is singular, for centred rows sum to zero. A ridge below the level of rounding lets
     # it be factored.
     ridge = 0.25 * operator.zero_level(square)
@@ -86,20 +86,27 @@ def solve(operator: CentroidOperator, request: Request) -> Solution:
                     values, weights = _backend.largest_eigenpairs(matrix, n)
                     return _Images(operator, factor, values, weights).known()
 
-                refined = refine(operator, known_pairs, found.vectors, square)
-                known = np.where(trusted & refined.converged, known, read(refined.values)[0])
-                values = _backend.from_host(known, operator.place, values.dtype)
-                low = k if refined.converged else int((known > level).sum())
-                length = float(np.linalg.norm(refined.lengths))
-                angle = angle_bound(length, level, float(known[-1]), below)
-                return Solution(
-                    values,
-                    refined.vectors,
-                    (low, k),
-                    angle,
-                    converged=refined.converged,
-                    below=below + level,
-                )
+                gap = max(0.0, float(known[-1]) - below - level)
+                rounding = max(eps, request.eps) * square
+                target = min(0.5 * request.tol * gap, math.sqrt(rounding * gap))
+                refined = refine(operator, known_pairs, found.vectors, square, target)
+                (measured,) = read(refined.values)
+                # A vector that is too inexact may have become that of another eigenvalue: then
+                # those of all are needed.
+                if (np.abs(measured - known) <= level).all():
+                    known = np.where(trusted & refined.converged, known, measured)
+                    values = _backend.from_host(known, operator.place, values.dtype)
+                    low = k if refined.converged else int((known > level).sum())
+                    length = float(np.linalg.norm(refined.lengths))
+                    angle = angle_bound(length, level, float(known[-1]), below)
+                    return Solution(
+                        values,
+                        refined.vectors,
+                        (low, k),
+                        angle,
+                        converged=refined.converged,
+                        below=below + level,
+                    )
         del vectors
 
     # Fewer than k are positive beyond rounding. Of those near zero some may be positive yet, most

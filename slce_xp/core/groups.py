@@ -90,12 +90,12 @@ class Groups(NamedTuple):
         return np.asarray(signs * weights)
 
     @property
-    def unlabeled_weights(self) -> np.ndarray | None:
-        """The weight of each sample without a label, zero for the others; None if all have one."""
+    def marked_weights(self) -> np.ndarray | None:
+        """The weight of each sample, negative if it has a label; None if all have one."""
         if self.is_supervised:
             return None
-        others = self.codes == self.n_classes
-        return np.asarray(others * (1.0 if self.weights is None else self.weights))
+        marks = np.where(self.codes < self.n_classes, -1.0, 1.0)
+        return marks if self.weights is None else np.asarray(marks * self.weights)
 
 
 def in_units(weights: np.ndarray | None) -> tuple[np.ndarray | None, float]:

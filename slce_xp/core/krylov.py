@@ -40,6 +40,9 @@ NARROW, NARROW_PASSES = 32, 3
 RANDOM_ROWS = 8
 # Growth of the space after which the small problem is solved in any case.
 RITZ_GROWTH = 1.3
+# Residuals that tell how fast they decrease. That mostly goes on as in the last step, so that as
+# many products are needed as it calls for, or some fewer.
+LEAST_HISTORY, OPTIMISM = 3, 0.8
 # Once residuals are rounding, the angle may exceed the tolerance by this factor.
 ROUNDING_SLACK = 10.0
 
@@ -72,7 +75,8 @@ def solve(operator: CentroidOperator, request: Request) -> Solution:
         space.grow(directions)
         meter.add_product()
         full = space.size + request.width > request.max_rows
-        last = space.exhausted or full or meter.is_spent
+        spent = meter.is_spent
+        last = space.exhausted or full or spent or meter.is_at_limit
         if not (last or meter.starts_ritz(space.size)):
             directions = None
             continue
@@ -85,6 +89,8 @@ def solve(operator: CentroidOperator, request: Request) -> Solution:
         request.report(history[-1])
         target = ritz.target(request, int(wanted.sum()), below)
         enough = bool((lengths[wanted] <= target).all())
+        fewer = int(wanted.sum()) < request.k and not request.positive_only
+        meter.expect(history, target / ritz.norm, space.size, fewer=fewer)
         count = Count()
         if enough or last:
             late = lengths > target
@@ -99,7 +105,7 @@ def solve(operator: CentroidOperator, request: Request) -> Solution:
             # What did not converge stays, and is reported.
             filled = request.fill and not request.positive_only and count.low < request.k
             wanted[: request.k] |= filled
-            vectors, exact, correction = side.vectors(space, ritz.coordinates[:, wanted])
+            vectors, exact, values = side.vectors(space, ritz, wanted)
             # Rounding is always there.
             exact = np.maximum(exact, 4.0 * ritz.eps * ritz.norm)
             lengths[wanted] = exact
@@ -123,7 +129,6 @@ def solve(operator: CentroidOperator, request: Request) -> Solution:
     # What is within rounding of zero is not counted above a level.
     bounds = (count.low, count.high if count.proven else counter.most)
     rounding = ritz.rounding + side.rounding(ritz, wanted)
-    values = ritz.values[wanted] + correction
     found = _Found(values, vectors, lengths[wanted], bounds, count.below, rounding)
     if not filled:
         found = _settled(operator, side, space, ritz, count, found, target, request.k)
@@ -143,7 +148,7 @@ def solve(operator: CentroidOperator, request: Request) -> Solution:
         history=tuple(history),
         converged=is_exact and is_proven,
         formed=meter.is_formed,
-        is_complete=not (hopeless or (meter.is_spent_on_formed and not (enough and count.proven))),
+        is_complete=not (hopeless or (spent and not (enough and count.proven))),
         below=found.below + found.rounding if is_proven else math.inf,
     )
 
@@ -157,20 +162,20 @@ class _Meter:
         self.is_formed = request.form != "krylov"
         self.products = self.passes = 0
         self._since_ritz, self._ritz_size = 0.0, 0
-        self._on_formed = 0.0
+        self._spent = 0.0  # on what a dense eigensolver, or form, would take instead
+        self._expected: tuple[int, int] = 0, 0  # products and rows when `expect` was called last
+        self._needed = self._needed_ritz = 0.0
 
     def add_product(self) -> None:
         self.products += 1
         cost = self._costs.formed if self.is_formed else self._costs.implicit
         self._since_ritz += cost
-        if self.is_formed:
-            self._on_formed += cost
-        else:
-            self.passes += 1
+        self._spent += cost
+        self.passes += not self.is_formed
 
     def add_forming(self) -> None:
         self.passes += 1
-        self.is_formed = True
+        self.is_formed, self._spent = True, 0.0
 
     def starts_ritz(self, size: int) -> bool:
         """Whether to solve the small problem: if that costs no more than the products since.
@@ -182,24 +187,54 @@ class _Meter:
         if self._since_ritz < cost and size < RITZ_GROWTH * self._ritz_size:
             return False
         self._since_ritz, self._ritz_size = 0.0, size
-        if self.is_formed:
-            self._on_formed += cost
+        self._spent += cost
         return True
+
+    def expect(self, history: list[float], goal: float, size: int, *, fewer: bool) -> None:
+        """Predict how many more products it takes until residuals are as short as the goal.
+
+        If fewer values are positive than are asked for, that is likely to remain so.
+        """
+        products, rows = self.products - self._expected[0], size - self._expected[1]
+        self._expected = self.products, size
+        if len(history) < LEAST_HISTORY:
+            return
+        self._needed = math.inf if fewer else 0.0
+        if not fewer and 0.0 < goal < history[-1]:
+            rate = math.log(max(history[-2], goal) / history[-1]) / products
+            more = math.log(history[-1] / goal)
+            self._needed = OPTIMISM * more / rate if rate > 0.0 else math.inf
+        # Sizes of small problems grow by a factor, so that all cost a multiple of the last.
+        ending = (size + self._needed * rows / products) ** 3
+        self._needed_ritz = self._costs.ritz * (ending - size**3) / (1.0 - RITZ_GROWTH**-3)
 
     @property
     def is_forming_due(self) -> bool:
-        return not self.is_formed and self.passes * self._costs.implicit >= self._costs.forming
-
-    @property
-    def is_spent_on_formed(self) -> bool:
-        return self.is_formed and self._on_formed >= self._costs.dense
+        costs = self._costs
+        if self.is_formed or math.isinf(costs.forming):
+            return False
+        passes = self._needed * costs.implicit + self._needed_ritz
+        products = self._needed * costs.formed + self._needed_ritz
+        is_slow = passes > costs.forming + min(costs.dense, products)
+        return is_slow or self.passes * costs.implicit >= costs.forming
 
     @property
     def is_spent(self) -> bool:
-        """Whether another product is not worth its cost, or not allowed."""
-        if self.is_formed:
-            return self.is_spent_on_formed
-        return self.passes >= self._max_iter
+        """Whether a dense form costs less than what was spent, or than what is needed still.
+
+        That is its eigensolver once C is formed, and all of it if C cannot be formed from here.
+        """
+        costs = self._costs
+        if math.isinf(costs.dense):  # nothing is left to turn to
+            return False
+        if not self.is_formed and (math.isfinite(costs.forming) or self.passes < LEAST_HISTORY):
+            return False
+        each = costs.formed if self.is_formed else costs.implicit
+        return max(self._spent, self._needed * each + self._needed_ritz) >= costs.dense
+
+    @property
+    def is_at_limit(self) -> bool:
+        return not self.is_formed and self.passes >= self._max_iter
 
 
 def _side_of(operator: CentroidOperator, request: Request) -> Features | Samples:
@@ -282,7 +317,7 @@ def _settled(
         lengths = np.zeros(0)
         if pairs.values.size:
             lengths = _residual_lengths(operator, pairs.vectors)
-    rounding = LARGEST_RESIDUAL * ritz.eps * ritz.largest
+    rounding = LARGEST_RESIDUAL * ritz.eps * ritz.largest + operator.mean_rounding(ritz.largest)
     beyond = np.maximum(lengths - rounding, 0.0)
     low, high = pairs.or_inexact(beyond).bounds()
     # Vectors that have not converged say nothing of the eigenvalues they are to become.

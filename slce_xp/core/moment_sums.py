@@ -22,7 +22,7 @@ from slce_xp.core import sums as row_sums
 from slce_xp.core.eigen import gram_of
 from slce_xp.core.groups import Groups
 from slce_xp.core.moments import Moments, check_range, is_moderate
-from slce_xp.core.rows import Rows, open_array
+from slce_xp.core.rows import Rows, columns_of, open_array
 
 # A mean much larger than the spread costs accuracy if it is subtracted after the sums; then it is
 # subtracted from each block before. The ratio of their squares that is still harmless: for second
@@ -30,8 +30,8 @@ from slce_xp.core.rows import Rows, open_array
 SAFE_OFFSET_SQUARES = 4.0
 SAFE_OFFSET_SUMS = 256.0
 SAFE_OFFSET_SPARSE = 64.0
-# The same of one column, if each has to keep its digits.
-SAFE_OFFSET_COLUMN = 1e3
+# The same of one column, if each has to keep its digits: for second moments, and for float64 sums.
+SAFE_COLUMN_SQUARES, SAFE_COLUMN_SUMS = 1e3, 1e6
 # From this ratio on, a warning says that digits are lost.
 FAR = {"float32": 1e2, "float64": 1e8}
 # Rows that are probed to decide that.
@@ -89,7 +89,12 @@ def class_moments(
 
 
 def moments_of(
-    rows: Rows, groups: Groups, *, second: bool = False, by_column: bool = False
+    rows: Rows,
+    groups: Groups,
+    *,
+    second: bool = False,
+    by_column: bool = False,
+    is_batch: bool = False,
 ) -> Moments:
     """The moments of all samples: one pass, or more if the first was taken in a bad frame.
 
@@ -101,13 +106,15 @@ def moments_of(
         Whether to compute the second moment, too.
     by_column : bool
         Whether columns must keep their digits even if others are much larger.
+    is_batch : bool
+        Whether they will be moved to their pivot and added to others, not centred.
     """
     if groups.weights is not None:
         check_range(groups.weights, _backend.dtype_name(rows.dtype))
     frame = _probe_frame(rows, second or not groups.is_supervised, by_column)
     while True:
         moments = _moments_in(frame, rows, groups, second)
-        better = _better_frame(frame, moments, rows, groups)
+        better = _better_frame(frame, moments, rows, groups, is_batch)
         if not isinstance(better, _Frame):
             return moments.with_centring(better)
         frame = better
@@ -144,7 +151,8 @@ def _probe_frame(rows: Rows, squared: bool, by_column: bool = False) -> _Frame:
     """The frame that a few rows suggest."""
     xp, _ = rows.place
     dtype = _backend.dtype_name(rows.dtype)
-    safe = SAFE_OFFSET_SUMS if dtype == "float64" and not squared else SAFE_OFFSET_SQUARES
+    exact = dtype == "float64" and not squared
+    safe = SAFE_OFFSET_SUMS if exact else SAFE_OFFSET_SQUARES
     if rows.is_sparse:  # a shift would fill it, and costs a second moment half its digits
         safe = SAFE_OFFSET_SPARSE if squared else math.inf
         return _Frame(None, _scale_for(rows.probe_size(), dtype), 0.0, safe)
@@ -166,11 +174,32 @@ def _probe_frame(rows: Rows, squared: bool, by_column: bool = False) -> _Frame:
     # NaN compares false: such data are reported by the sums.
     is_far = offset > safe * spread
     if by_column and not is_far:
-        variances = xp.mean(deviations * deviations, axis=0)
-        is_far = bool(read(xp.any(mean * mean > SAFE_OFFSET_COLUMN * variances))[0])
+        safe_column = SAFE_COLUMN_SUMS if exact else SAFE_COLUMN_SQUARES
+        (seems_far,) = read(mean * mean > safe_column * xp.mean(deviations**2, axis=0))
+        is_far = _has_far_column(rows, np.flatnonzero(seems_far), safe_column)
     scale = _scale_for(size * width if is_far and width > 0 else size, dtype)
     scaled = size * scale
     return _Frame(mean * largest if is_far else None, scale, spread * scaled * scaled, safe)
+
+
+def _has_far_column(rows: Rows, positions: np.ndarray, safe: float) -> bool:
+    """Whether any of the columns at some positions is far from the origin, given its spread.
+
+    They seem so by a few rows. If they can be gathered at little cost, all rows show which of them
+    are: constant columns have no digits to keep.
+    """
+    if not len(positions) or not rows.in_memory or len(positions) * rows.n > PROBE_ROWS * rows.d:
+        return bool(len(positions))
+    xp, _ = rows.place
+    index = _backend.from_host(positions, rows.place)
+    columns = rows.join_rows(lambda block: columns_of(block, index), len(positions))
+    largest = xp.max(xp.abs(columns), axis=1, keepdims=True)
+    columns = columns / xp.where(largest > 0, largest, xp.ones_like(largest))
+    mean = xp.mean(columns, axis=1, keepdims=True)
+    variances = xp.mean((columns - mean) ** 2, axis=1)
+    varies = xp.any(columns != columns[:, :1], axis=1)
+    is_far = varies & (mean[:, 0] ** 2 > safe * variances)
+    return bool(read(xp.any(is_far))[0])
 
 
 def _scale_for(size: float, dtype: str) -> float:
@@ -185,7 +214,7 @@ def _scale_for(size: float, dtype: str) -> float:
 def _moments_in(frame: _Frame, rows: Rows, groups: Groups, second: bool) -> Moments:
     totals = groups.totals
     weights = _backend.from_host(totals, rows.place, rows.dtype)
-    sums, total, square = _sums(rows, groups, frame, second)
+    sums, total, squares = _sums(rows, groups, frame, second)
     if frame.shift is not None and rows.is_sparse:  # whose sums are about the origin
         sums = sums - weights[:, None] * (frame.shift * frame.scale)
     return Moments(
@@ -194,31 +223,39 @@ def _moments_in(frame: _Frame, rows: Rows, groups: Groups, second: bool) -> Mome
         sums,
         frame.shift,
         total,
-        square,
+        squares,
         groups.unlabeled_weight,
         frame.scale,
         groups.weight_unit,
     )
 
 
-def _better_frame(frame: _Frame, moments: Moments, rows: Rows, groups: Groups) -> _Frame | float:
-    """The frame in which to sum again, or W·‖offset‖² if the sums are as good as they can be.
+def _better_frame(
+    frame: _Frame, moments: Moments, rows: Rows, groups: Groups, is_batch: bool
+) -> _Frame | float:
+    """The frame in which to sum again, or `Moments.centring` if the sums are good enough.
 
     Any NaN or infinity in X reaches the sums, so finite sums prove a finite X.
     """
     xp, _ = rows.place
     dtype = _backend.dtype_name(rows.dtype)
-    offset = moments.offset
+    pivot = moments.pivot_offset
+    target = pivot if is_batch else moments.offset
+    left = moments.left(target, rows.is_sparse)
     if moments.second is not None:
         scatter = moments.square()
     else:
         scatter = xp.sum(moments.between**2)
         if not moments.is_supervised:
-            scatter = scatter + moments.unlabeled_scatter
+            scatter = scatter + moments.unlabeled_weight * moments.unlabeled_scatter
     # A sum of magnitudes is not finite if one of them is not.
-    size = xp.sum(xp.abs(moments.sums / moments.weight))
-    size, offset_square, square = map(float, read(size, xp.sum(offset * offset), scatter))
-    finite = math.isfinite(size) and math.isfinite(square) and math.isfinite(offset_square)
+    size = xp.sum(xp.abs(moments.sums)) / moments.weight
+    sums = [size, scatter, xp.sum(pivot * pivot)]
+    if left is not pivot:
+        step = target - pivot
+        sums += [xp.sum(left * left), xp.sum(step * step)]
+    size, square, pivot_square, *others = map(float, read(*sums))
+    finite = math.isfinite(size) and math.isfinite(square) and math.isfinite(pivot_square)
     if not finite or size > LARGE_SUM:
         if not finite:
             rows.raise_if_not_finite()
@@ -227,7 +264,8 @@ def _better_frame(frame: _Frame, moments: Moments, rows: Rows, groups: Groups) -
             return frame._replace(scale=scale, spread=0.0, trials=1)
         if not finite:
             raise _errors.too_large(dtype)
-    centring = moments.weight * offset_square  # what is subtracted to centre the scatter
+    weight = moments.absolute_weight
+    centring = weight * pivot_square  # what is subtracted to centre the scatter
     if moments.second is not None:
         scatter = square - centring
     elif not moments.is_supervised:
@@ -238,19 +276,18 @@ def _better_frame(frame: _Frame, moments: Moments, rows: Rows, groups: Groups) -
         scatter = square
     can_shift = not rows.is_sparse or math.isfinite(frame.safe)
     if centring > frame.safe * max(scatter, 0.0) and frame.trials < 2 and can_shift:
-        return frame._replace(shift=moments.mean, trials=2)
+        return frame._replace(shift=moments.pivot, trials=2)
     if not frame.is_weighted and _has_small_weights(groups):
         size = _weighted_size(frame, moments, rows, groups)
         if 0.0 < size < SMALL_SIZE:
             scale = frame.scale * _scale_for(size, dtype)
             return frame._replace(scale=scale, spread=0.0, is_weighted=True)
-    raw = centring
-    if rows.is_sparse and frame.shift is not None:
-        shift = frame.shift * moments.scale
-        raw = moments.weight * float(read(xp.sum(shift * shift))[0])
+    centring, apart = (weight * square for square in others or (pivot_square, 0.0))
+    if moments.second is not None:
+        scatter += apart  # about the target
     if moments.second is not None or not moments.is_supervised:
-        warn_if_far(rows, raw, scatter)
-    return raw
+        warn_if_far(rows, centring, scatter)
+    return centring
 
 
 def warn_if_far(rows: Rows, centring: float, scatter: float, stacklevel: int = 6) -> None:
@@ -276,36 +313,37 @@ def _has_small_weights(groups: Groups) -> bool:
 
 
 def _weighted_size(frame: _Frame, moments: Moments, rows: Rows, groups: Groups) -> float:
-    """√(Σ |s| w ‖z‖² / Σ |s| w): another pass, unless the second moment is known."""
+    """√(Σ |s| w ‖z‖² / Σ |s| w): another pass, unless the squares are known."""
     weights = np.abs(np.asarray(groups.scatter_weights))
-    if moments.second is not None:
-        square = moments.square(sign=moments.unlabeled_weight)
+    if moments.second is not None or not moments.is_supervised:
+        square = moments.square()
     else:
         kernel = _BlockSums(0, frame.shift, False, rows.block_length(3), frame.scale, False)
-        *_, square = rows.map_rows(kernel, 2 * rows.d, None, None, None, rows.put(weights))
+        *_, squares = rows.map_rows(kernel, 2 * rows.d, None, None, None, rows.put(weights))
+        square = squares[1]
     return math.sqrt(max(0.0, float(read(square)[0])) / float(weights.sum()))
 
 
 def _sums(
     rows: Rows, groups: Groups, frame: _Frame, second: bool
 ) -> tuple[Array, Array | None, Array | None]:
-    """Sums by group, the second moment, and the squares of samples without a label."""
+    """Sums by group, the second moment, and the squares if some samples have no label."""
     height, shift, scale = groups.n_groups, frame.shift, frame.scale
     # In memory the rows of very many groups are gathered from all over X.
-    few = row_sums.is_few(height, rows.d, rows.is_sparse)
+    few = row_sums.is_by_block(rows, height)
     apart = rows.in_memory and not few
-    unlabeled = rows.put(groups.unlabeled_weights)
+    marked = rows.put(groups.marked_weights)
     kernel = _block_sums(rows, 0 if apart else height, shift, scale, second)
-    sums = total = square = None
-    if not apart or second or unlabeled is not None:
+    sums = total = squares = None
+    if not apart or second or marked is not None:
         # Very many codes are sorted on the host, block by block: they need not travel.
         codes, weights = (None, None) if apart else (groups.codes, groups.weights)
         if few:
             codes, weights = rows.put_codes(groups.codes), rows.put(groups.weights)
         signed = rows.put(groups.scatter_weights) if second else None
-        made = kernel.made_per_row(rows, signed, unlabeled)
-        made += 0 if apart else row_sums.one_hot_width(height, rows.is_sparse)
-        sums, total, square = rows.map_rows(kernel, made, codes, weights, signed, unlabeled)
+        made = kernel.made_per_row(rows, signed, marked)
+        made += 0 if apart else row_sums.made_per_row(rows, height)
+        sums, total, squares = rows.map_rows(kernel, made, codes, weights, signed, marked)
         sums = None if sums is None else row_sums.scaled(sums, kernel.sums_factors[1])
     if apart:
         sums = row_sums.sum_many(
@@ -316,16 +354,19 @@ def _sums(
             shift,
             scale,
         )
-    return sums, total, square
+    return sums, total, squares
 
 
 def with_second(moments: Moments, rows: Rows, groups: Groups) -> Moments:
     """The same moments with the second moment: one more pass over X, in a bad frame two."""
     signed = rows.put(groups.scatter_weights)
-    if not rows.is_sparse:
+    if moments.is_supervised or not rows.is_sparse:
         found = _add_second(moments, rows, signed)
+        if not moments.is_supervised:  # whose frame was chosen for squares
+            return found
         scatter = float(read(found.square())[0]) - moments.centring
-        if moments.centring <= SAFE_OFFSET_SQUARES * scatter:
+        safe = SAFE_OFFSET_SPARSE if rows.is_sparse else SAFE_OFFSET_SQUARES
+        if moments.centring <= safe * scatter:
             return found
     found = _add_second(moments.about(moments.mean), rows, signed)
     if rows.is_sparse:
@@ -374,9 +415,9 @@ class _BlockSums:
     scale: float
     scale_first: bool
 
-    def made_per_row(self, rows: Rows, signed: Array | None, unlabeled: Array | None) -> int:
+    def made_per_row(self, rows: Rows, signed: Array | None, marked: Array | None) -> int:
         """Numbers that are allocated per row, in addition to one-hot codes."""
-        copies = (self.shift is not None) + (unlabeled is not None) + (signed is not None)
+        copies = (self.shift is not None) + (marked is not None) + (signed is not None)
         # A scaled copy in one piece, if there is room, gives the same bits as X in other units.
         # Shifted rows are a copy already.
         is_copied = rows.has_room_for_copy or (self.shift is not None and not rows.is_sparse)
@@ -398,23 +439,23 @@ class _BlockSums:
         codes: Array | None,
         weights: Array | None,
         signed: Array | None,
-        unlabeled: Array | None,
+        marked: Array | None,
     ) -> tuple[Array | None, Array | None, Array | None]:
         if self.shift is not None and not isinstance(rows, Sparse):
             rows = rows - self.shift
             if self.scale_first:
                 rows *= self.scale
                 plain = replace(self, shift=None, scale=1.0, scale_first=False)
-                return plain(rows, codes, weights, signed, unlabeled)
-        sums = total = square = None
+                return plain(rows, codes, weights, signed, marked)
+        sums = total = squares = None
         if self.height:
             first = self.sums_factors[0]
             sums = row_sums.sum_block(rows, codes, self.height, weights, first)
         if self.second:
             total = self._second_moment(rows, signed)
-        if unlabeled is not None:
-            square = self._square(rows, unlabeled)
-        return sums, total, square
+        if marked is not None:
+            squares = self._squares(rows, marked)
+        return sums, total, squares
 
     def _second_moment(self, rows: Array, weights: Array | None) -> Array:
         first, scale = (self.scale, 1.0) if self.scale_first else (1.0, self.scale)
@@ -431,15 +472,16 @@ class _BlockSums:
             total *= scale * scale
         return total
 
-    def _square(self, rows: Array, weights: Array) -> Array:
-        """Σ w ‖z‖² of the rows."""
+    def _squares(self, rows: Array, marked: Array) -> Array:
+        """Σ |w| ‖z‖² of the rows with negative and with positive weights, shape (2,)."""
         xp, _ = _backend.place_of(rows)
-        if not isinstance(rows, Sparse):
-            rows = rows if self.scale == 1.0 else rows * self.scale
-            return xp.sum(xp.sum(rows * rows, axis=1) * weights)
-        if self.shift is not None:
-            return rows.sum_squares(weights, self._width(rows), self.scale, self.shift)
-        return xp.sum((rows if self.scale == 1.0 else rows * self.scale).row_squares() * weights)
+        zero = xp.zeros_like(marked)
+        weights = xp.stack([xp.maximum(-marked, zero), xp.maximum(marked, zero)])
+        if isinstance(rows, Sparse) and self.shift is not None:
+            return rows.sum_squares(weights.T, self._width(rows), self.scale, self.shift)
+        rows = rows if self.scale == 1.0 else rows * self.scale
+        squares = rows.row_squares() if isinstance(rows, Sparse) else xp.sum(rows * rows, axis=1)
+        return xp.sum(weights * squares, axis=1)
 
     def _width(self, rows: Sparse) -> int:
         return max(1, self.made // max(1, rows.shape[0]))

@@ -41,8 +41,8 @@ class Moments:
         None stands for zero.
     second : array, shape (d, d), or None
         Σ s w z zᵀ over all samples, with the sign s = 1, or −λ without a label.
-    unlabeled_square : array, shape (), or None
-        Σ w ‖z‖² over samples without a label; None if all have one.
+    squares : array, shape (2,), or None
+        Σ w ‖z‖² over samples with a label, and over those without; None if all have one.
     unlabeled_weight : float
         λ.
     scale : float
@@ -50,8 +50,11 @@ class Moments:
     weight_unit : float
         Unit of the weights, a power of two.
     centring : float
-        W·‖offset‖² as the sums were taken, which centring subtracts from Σ w ‖z‖²: it shows how
-        many digits are lost.
+        ``Σ |s| w·‖offset‖²`` as the sums were taken, which centring subtracts from
+        ``Σ |s| w ‖z‖²``: it shows how many digits are lost.
+    unlabeled_size : float
+        The sum over batches of ``‖Σ w z‖``, of samples without a label as they were summed: it
+        shows how many digits of their mean are lost. 0 for a single batch.
     """
 
     totals: np.ndarray
@@ -59,16 +62,17 @@ class Moments:
     sums: Array
     shift: Array | None = None
     second: Array | None = None
-    unlabeled_square: Array | None = None
+    squares: Array | None = None
     unlabeled_weight: float = 1.0
     scale: float = 1.0
     weight_unit: float = 1.0
     centring: float = 0.0
+    unlabeled_size: float = 0.0
 
     @property
     def is_supervised(self) -> bool:
         """True if every sample has a label."""
-        return self.unlabeled_square is None
+        return self.squares is None
 
     @property
     def n_classes(self) -> int:
@@ -119,8 +123,18 @@ class Moments:
         return xp.sum(self.sums, axis=0) / self.weight
 
     @cached_property
+    def pivot_offset(self) -> Array:
+        """``Σ |s| w z / Σ |s| w``, scale·(pivot − shift), shape (d,)."""
+        weight = self.absolute_weight
+        if self.is_supervised or weight == 0.0:
+            return self.offset
+        xp, _ = _backend.place_of(self.sums)
+        total = xp.sum(self.sums[: self.n_classes, :], axis=0)
+        return (total + self.unlabeled_weight * self.sums[self.n_classes, :]) / weight
+
+    @cached_property
     def _unscaled_offset(self) -> Array:
-        return self.offset if self.scale == 1.0 else self.offset / self.scale
+        return self._unscaled(self.offset)
 
     @cached_property
     def mean(self) -> Array:
@@ -129,11 +143,29 @@ class Moments:
         return offset if self.shift is None else self.shift + offset
 
     @property
+    def pivot(self) -> Array:
+        """The point about which ``Σ |s| w ‖x − pivot‖²`` is smallest, shape (d,).
+
+        It is the mean if all samples have a label. Sums about it, of all samples or of some, have
+        no terms larger than the scatter about the mean of all samples, wherever that is. The mean
+        of some of them may be far away, if others that hardly count in the scatter weigh most.
+        """
+        if self.pivot_offset is self.offset:
+            return self.mean
+        offset = self._unscaled(self.pivot_offset)
+        return offset if self.shift is None else self.shift + offset
+
+    def _unscaled(self, values: Array) -> Array:
+        return values if self.scale == 1.0 else values / self.scale
+
+    @property
     def centroids(self) -> Array:
         """The class means, shape (K, d)."""
         values = self.sums[: self.n_classes, :] / self.class_weights[:, None]
-        values = values if self.scale == 1.0 else values / self.scale
-        return values if self.shift is None else self.shift + values
+        values = scaled(values, 1.0 / self.scale)
+        if self.shift is not None:
+            values += self.shift
+        return values
 
     @cached_property
     def roots(self) -> Array:
@@ -145,21 +177,27 @@ class Moments:
     def between(self) -> Array:
         """B, shape (K, d), rows √W_j·(c_j − m): the between-class scatter is BᵀB."""
         root = self.roots
-        return self.sums[: self.n_classes, :] / root - root * self.offset
+        rows = self.sums[: self.n_classes, :] / root
+        rows -= root * self.offset
+        return rows
 
     @property
     def unlabeled_scatter(self) -> Array:
         """Σ w ‖x − m‖² over the samples without a label, shape ()."""
-        xp, _ = _backend.place_of(self.sums)
-        return self._moved_square(self.offset, xp)
+        return self._moved_squares(self.offset)[1]
 
-    def square(self, sign: float = 1.0) -> Array:
-        """Σ w ‖z‖², shape (), by the second moment; unlabelled samples times `sign`."""
+    @property
+    def variance(self) -> Array:
+        """Σ w ‖x − m‖² / W, shape (), if some samples have no label."""
         xp, _ = _backend.place_of(self.sums)
-        trace = xp.linalg.trace(self.second)
-        if self.unlabeled_square is None:
-            return trace
-        return trace + (self.unlabeled_weight + sign) * self.unlabeled_square
+        return xp.sum(self._moved_squares(self.offset)) / self.weight
+
+    def square(self) -> Array:
+        """``Σ |s| w ‖z‖²``, shape (); by the second moment if all samples have a label."""
+        xp, _ = _backend.place_of(self.sums)
+        if self.squares is None:
+            return xp.linalg.trace(self.second)
+        return self.squares[0] + self.unlabeled_weight * self.squares[1]
 
     # ------------------------------------------------------------ rows as the sums were taken
 
@@ -167,11 +205,11 @@ class Moments:
         """Dense rows minus the shift, not yet scaled; sparse rows as they are."""
         return rows if self.shift is None or isinstance(rows, Sparse) else rows - self.shift
 
-    def mean_left(self, is_sparse: bool) -> Array:
-        """The mean of scaled rows as `shifted` leaves them, shape (d,)."""
+    def left(self, offset: Array, is_sparse: bool) -> Array:
+        """An offset from the shift, as scaled rows have it that `shifted` returns, shape (d,)."""
         if is_sparse and self.shift is not None:
-            return self.offset + self.shift * self.scale
-        return self.offset
+            return offset + self.shift * self.scale
+        return offset
 
     @property
     def factors(self) -> tuple[float, float]:
@@ -199,7 +237,7 @@ class Moments:
     # ------------------------------------------------------------ arithmetic
 
     def __add__(self, other: Moments) -> Moments:
-        """The statistics of both sets of samples, about their common mean.
+        """The statistics of both sets of samples, about their common pivot.
 
         Both must have the same features and classes; `scale` and `weight_unit` may differ.
         """
@@ -215,21 +253,32 @@ class Moments:
         scale, unit = min(self.scale, other.scale), max(self.weight_unit, other.weight_unit)
         a = self._with_unlabeled(other).in_units(scale, unit)
         b = other._with_unlabeled(self).in_units(scale, unit)
-        mean = a.mean + (b.weight / (a.weight + b.weight)) * (b.mean - a.mean)
-        a, b = a.about(mean), b.about(mean)
+        weights = a.absolute_weight, b.absolute_weight
+        if sum(weights) == 0.0:  # without a label, and λ = 0
+            weights = a.weight, b.weight
+        pivot = a.pivot + (weights[1] / sum(weights)) * (b.pivot - a.pivot)
+        unlabeled_size = a._size_of_unlabeled() + b._size_of_unlabeled()
+        a, b = a.about(pivot), b.about(pivot)
         return replace(
             a,
             totals=a.totals + b.totals,
             weights=a.weights + b.weights,
             sums=a.sums + b.sums,
             second=_sum_of_known(a.second, b.second),
-            unlabeled_square=_sum_of_known(a.unlabeled_square, b.unlabeled_square),
+            squares=_sum_of_known(a.squares, b.squares),
             centring=a.centring + b.centring,
+            unlabeled_size=unlabeled_size,
         )
+
+    def _size_of_unlabeled(self) -> float:
+        if self.is_supervised:
+            return 0.0
+        xp, _ = _backend.place_of(self.sums)
+        size = xp.linalg.vector_norm(self.sums[self.n_classes, :])
+        return max(self.unlabeled_size, float(_backend.read(size)[0]))
 
     def about(self, shift: Array) -> Moments:
         """The same statistics about another shift."""
-        xp, _ = _backend.place_of(shift)
         # Between the two shifts as they are represented: what rounding left of the mean stays in
         # the sums.
         step = shift if self.shift is None else shift - self.shift
@@ -241,13 +290,12 @@ class Moments:
             cross = (sums - 0.5 * weight * step)[:, None] * step[None, :]
             second = second - cross
             second -= cross.T
-        square = None if self.is_supervised else self._moved_square(step, xp)
         return replace(
             self,
             shift=shift,
             sums=self.sums - self.weights[:, None] * step,
             second=second,
-            unlabeled_square=square,
+            squares=None if self.is_supervised else self._moved_squares(step),
         )
 
     @property
@@ -259,9 +307,14 @@ class Moments:
             total = total - self.unlabeled_weight * self.sums[self.n_classes, :]
         return total, float(self.signs @ self.totals)
 
-    def _moved_square(self, step: Array, xp: Any) -> Array:
-        rest, weight = self.sums[self.n_classes, :], float(self.totals[self.n_classes])
-        return self.unlabeled_square - 2.0 * xp.sum(rest * step) + weight * xp.sum(step * step)
+    def _moved_squares(self, step: Array) -> Array:
+        """`squares` about another point."""
+        place = _backend.place_of(self.sums)
+        xp, n_classes = place.xp, self.n_classes
+        sums = xp.stack([xp.sum(self.sums[:n_classes, :], axis=0), self.sums[n_classes, :]])
+        weights = np.array([self.totals[:n_classes].sum(), self.totals[n_classes]])
+        weights = _backend.from_host(weights, place, self.sums.dtype)
+        return self.squares - 2.0 * xp.sum(sums * step, axis=1) + weights * xp.sum(step * step)
 
     def in_units(self, scale: float, weight_unit: float) -> Moments:
         """The same statistics with another scale and another unit of weights."""
@@ -279,10 +332,11 @@ class Moments:
             weights=self.weights * factor,
             sums=self.sums * (factor * step),
             second=times(self.second, factor * step * step),
-            unlabeled_square=times(self.unlabeled_square, factor * step * step),
+            squares=times(self.squares, factor * step * step),
             scale=scale,
             weight_unit=weight_unit,
             centring=self.centring * (factor * step * step),
+            unlabeled_size=self.unlabeled_size * (factor * step),
         )
 
     def with_centring(self, centring: float) -> Moments:
@@ -294,7 +348,7 @@ class Moments:
     def astype(self, dtype: Any) -> Moments:
         """The same statistics in another dtype."""
         xp, _ = _backend.place_of(self.sums)
-        names = ("weights", "shift", "sums", "second", "unlabeled_square")
+        names = ("weights", "shift", "sums", "second", "squares")
         parts: dict[str, Any] = {name: getattr(self, name) for name in names}
         for name, part in parts.items():
             parts[name] = None if part is None else xp.astype(part, dtype, copy=False)
@@ -331,19 +385,18 @@ class Moments:
         )
 
     def _with_unlabeled(self, like: Moments) -> Moments:
-        """With a group of samples without a label, if `like` has one."""
+        """With a group of samples without a label, if `like` has one; of known second moment."""
         if like.is_supervised or not self.is_supervised:
             return self
-        place = _backend.place_of(self.sums)
-        xp, device = place
-        square = xp.zeros((), dtype=self.sums.dtype, device=device)
+        xp, _ = _backend.place_of(self.sums)
+        square = self.square()
         padded = self.n_classes + 1
         return replace(
             self,
             totals=np.append(self.totals, 0.0),
             weights=placed(self.weights, np.arange(self.n_classes), padded),
             sums=placed(self.sums, np.arange(self.n_classes), padded),
-            unlabeled_square=square,
+            squares=xp.stack([square, xp.zeros_like(square)]),
         )
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from slce_xp import _backend
-from slce_xp._backend import Array
+from slce_xp._backend import Array, read
 from slce_xp.core import eigen
 from slce_xp.core.eigen import gram_of
 from slce_xp.core.groups import Groups
@@ -22,6 +22,10 @@ from slce_xp.core.moment_sums import warn_if_far, with_second
 from slce_xp.core.moments import Moments
 from slce_xp.core.rows import DenseRows, Rows, columns_of
 from slce_xp.core.sums import ColumnSquares, one_hot, scaled, sum_rows_by_code, times
+
+# Distance from which samples without a label are summed, over their spread, up to which rounding of
+# their mean is that of any sum.
+LARGEST_DISTANCE = 64.0
 
 
 class ScatterOperator:
@@ -79,7 +83,7 @@ class ScatterOperator:
                 cross = cross + cross.T
             cross += moments.second
             self._scatter = cross
-            self._square = moments.square(sign=moments.unlabeled_weight)
+            self._square = moments.square()
             if not self.is_supervised:  # then centring may add more than there was
                 self._square = self._square + moments.absolute_weight * (offset @ offset)
             # As large as C, and not needed any more.
@@ -97,7 +101,8 @@ class ScatterOperator:
         scatter = self.scatter()
         if not self._keeps_scatter:
             self._scatter = None
-        matrix = gram_of(math.sqrt(2.0) * self.between)
+        matrix = gram_of(self.between)
+        matrix *= 2.0
         matrix -= scatter
         return matrix, self._square
 
@@ -160,11 +165,49 @@ class ScatterOperator:
     @property
     def centring(self) -> float:
         """Σ |s| w·‖offset‖², which centring subtracts from Σ |s| w ‖z‖²."""
-        return self._moments.centring * self._moments.absolute_weight / self._moments.weight
+        return self._moments.centring
 
     def zero_level(self, square: float) -> float:
         """Magnitude up to which an eigenvalue of M may be rounding, given Σ |s| w ‖z‖²."""
         return eigen.zero_level(square, self._precision)
+
+    def mean_rounding(self, scatter: Any) -> Any:
+        """How much rounding of the mean may change vᵀMv, given the scatter of X·v.
+
+        If the mean is off by δ, M is by −(1 + λ)(qδᵀ + δqᵀ), with q = Σ w (x − m) over samples with
+        a label, which is zero if all have one. As the same sum over those without a label is −q, by
+        Cauchy and Schwarz (qᵀv)² is at most min(W_l, W_u / λ) · vᵀS_tv with the weights of either
+        kind. A sum of samples gives δ to eps of their spread, and batches to eps of the distances
+        that they were summed at.
+        """
+        if self.is_supervised:
+            return 0.0 * scatter
+        moments, factor = self._moments, self._moments.unlabeled_weight
+        labelled, others = moments.totals[: moments.n_classes].sum(), moments.totals[-1]
+        weight = labelled if others >= factor * labelled else others / factor
+        variance, pull = self._variance_and_pull
+        distance = math.sqrt(variance) + moments.unlabeled_size / moments.weight
+        pull = (1.0 + factor) * np.sqrt(np.minimum(pull, weight * np.abs(scatter))) * distance
+        return 2.0 * float(np.finfo(_backend.dtype_name(self._precision)).eps) * pull
+
+    def has_exact_mean(self) -> bool:
+        """Whether batches were summed at distances from samples without a label like theirs."""
+        if self.is_supervised:
+            return True
+        spread = math.sqrt(self._variance_and_pull[0])
+        return self._moments.unlabeled_size <= LARGEST_DISTANCE * spread * self._moments.weight
+
+    @cached_property
+    def _variance_and_pull(self) -> tuple[float, float]:
+        """Σ w ‖x − m‖² / W, and the square of Σ w (x − m) over samples with a label."""
+        xp, _ = self.place
+        moments = self._moments
+        known = (
+            moments.sums[: moments.n_classes, :] - moments.class_weights[:, None] * moments.offset
+        )
+        pull = xp.sum(known, axis=0)
+        variance, square = map(float, read(moments.variance, xp.sum(pull * pull)))
+        return max(0.0, variance), square
 
     def rayleigh(self, vectors: Array) -> tuple[Array, Array] | None:
         """VᵀMV and the scatter of X·V, by a pass over X; None without X."""
@@ -438,7 +481,8 @@ class CentroidOperator(ScatterOperator):
 
     @cached_property
     def _mean_left(self) -> Array:
-        return self._moments.mean_left(self._rows.is_sparse)
+        """The mean of scaled rows as `Moments.shifted` leaves them, shape (d,)."""
+        return self._moments.left(self._moments.offset, self._rows.is_sparse)
 
     def _rooted(self, rows: Array) -> Array:
         """Rows of values per sample times √w."""

@@ -50,7 +50,7 @@ class Refined(NamedTuple):
     lengths : numpy.ndarray, shape (q,)
         Lengths of the residuals M a − μ a.
     converged : bool
-        True if they are rounding.
+        True if they are short enough.
     """
 
     values: Array
@@ -60,9 +60,13 @@ class Refined(NamedTuple):
 
 
 def refine(
-    operator: CentroidOperator, known: Callable[[], KnownPairs], vectors: Array, square: float
+    operator: CentroidOperator,
+    known: Callable[[], KnownPairs],
+    vectors: Array,
+    square: float,
+    target: float = 0.0,
 ) -> Refined:
-    """Eigenpairs near orthonormal columns, corrected until their residuals are rounding.
+    """Eigenpairs near orthonormal columns, corrected until their residuals are short enough.
 
     The correction is of first order, (θ − M)⁻¹·r with what is known of M: some eigenvectors with
     their eigenvalues, and zero for all other directions.
@@ -71,10 +75,13 @@ def refine(
     ----------
     operator : CentroidOperator
     known : function
-        Returns what is known of M; called only if residuals are not rounding.
+        Returns what is known of M; called only if residuals are too long.
     vectors : array, shape (d, q)
     square : float
         The size of S_t, which rounding is relative to.
+    target : float
+        The residuals are short enough if all together are no longer than this, or if each one is
+        rounding.
     """
     xp, _ = operator.place
     limit = LARGEST_RESIDUAL * eigen.eps_of(vectors) * square
@@ -87,12 +94,13 @@ def refine(
         rows, image = rotation.T @ rows, rotation.T @ image
         residual = image - values[:, None] * rows
         host, lengths = eigen.read_finite(values, xp.linalg.vector_norm(residual, axis=1))
-        if (lengths <= limit).all() or trial == MOST_REFINEMENTS:
+        is_short = bool((lengths <= limit).all() or np.linalg.norm(lengths) <= target)
+        if is_short or trial == MOST_REFINEMENTS:
             break
         pairs = pairs or known()
         rows = rows + _correction(operator, pairs, residual, host, lengths, square)
         rows = eigen.orthonormal_columns(rows.T).T
-    return Refined(values, rows.T, lengths, bool((lengths <= limit).all()))
+    return Refined(values, rows.T, lengths, is_short)
 
 
 def refine_null(

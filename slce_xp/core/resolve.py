@@ -6,6 +6,7 @@ data, X·V, show much smaller eigenvalues: to rounding relative to the scatter o
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -15,6 +16,9 @@ from slce_xp._backend import Array, read
 from slce_xp.core import eigen
 from slce_xp.core.certificate import angle_bound
 from slce_xp.core.operators import ScatterOperator
+
+# Noise of nearly null columns that may hide eigenvalues, relative to rounding of M.
+HIDDEN = 2.0**-9
 
 
 class Resolved(NamedTuple):
@@ -29,12 +33,16 @@ class Resolved(NamedTuple):
         Which of them are orthogonal to all samples.
     error : numpy.ndarray, shape (q,)
         Rounding of each value; infinite if nothing is known of it.
+    is_cleaned : bool
+        Whether some columns were corrected on X, and may not be orthogonal to eigenvectors that a
+        dense eigensolver found.
     """
 
     values: np.ndarray
     vectors: Array
     is_null: np.ndarray
     error: np.ndarray
+    is_cleaned: bool = False
 
     @classmethod
     def certain(cls, values: np.ndarray, vectors: Array) -> Resolved:
@@ -113,24 +121,37 @@ class Resolved(NamedTuple):
         """Without what is in the null space."""
         if not self.is_null.any():
             return self
-        return self._chosen(~self.is_null)
+        return self.chosen(~self.is_null)
 
     def null(self) -> Array:
         """What is in the null space, shape (d, q)."""
-        return self._chosen(self.is_null).vectors
+        return self.chosen(self.is_null).vectors
 
-    def _chosen(self, which: np.ndarray) -> Resolved:
-        positions = np.flatnonzero(which)
+    def descending(self) -> Resolved:
+        """In the order of their values."""
+        return self._at(np.argsort(-self.values, kind="stable"))
+
+    def chosen(self, which: np.ndarray) -> Resolved:
+        """Those that a mask has."""
+        return self._at(np.flatnonzero(which))
+
+    def _at(self, positions: np.ndarray) -> Resolved:
         if not positions.size:  # of no indices JAX forgets the device
             vectors = self.vectors[:, :0]
         else:
             place = _backend.place_of(self.vectors)
             vectors = place.xp.take(self.vectors, _backend.from_host(positions, place), axis=1)
-        return Resolved(self.values[which], vectors, self.is_null[which], self.error[which])
+        return Resolved(
+            self.values[positions], vectors, self.is_null[positions], self.error[positions]
+        )
 
 
 def resolve(
-    operator: ScatterOperator, vectors: Array, square: float, gap: float | None = None
+    operator: ScatterOperator,
+    vectors: Array,
+    square: float,
+    gap: float | None = None,
+    others: Callable[[Array], Array] | None = None,
 ) -> Resolved:
     """Rayleigh–Ritz in the span of orthonormal columns, by one pass over X.
 
@@ -142,18 +163,21 @@ def resolve(
         Σ |s| w ‖z‖² of all samples.
     gap : float, optional
         Magnitude that all other eigenvalues exceed; `square` by default.
+    others : function, optional
+        Returns what columns have of other eigenvectors, (d, j) ↦ (d, j), by another pass. It is
+        called for columns that may be in the null space of X but for that.
     """
     level = operator.zero_level(square)
     count = vectors.shape[1]
     if count == 0:
         return Resolved(np.zeros(0), vectors, np.zeros(0, dtype=bool), np.zeros(0))
-    found = operator.rayleigh(vectors)
-    if found is None:  # sums alone: what they cannot resolve counts as zero
+    known = operator.rayleigh(vectors)
+    if known is None:  # sums alone: what they cannot resolve counts as zero
         return Resolved(
             np.zeros(count), vectors, np.ones(count, dtype=bool), np.full(count, np.inf)
         )
     xp, _ = operator.place
-    matrix, scatter = found
+    matrix, scatter = known
     values, rotation = _backend.largest_eigenpairs(matrix, count)
     rotated = xp.sum(rotation * (scatter @ rotation), axis=0)
     between = (operator.between @ vectors) @ rotation
@@ -166,8 +190,17 @@ def resolve(
     lost = rounding**2 * operator.centring
     is_null = scatters + squares <= count * noise + lost  # all may have gone to one of them
     error = rounding * (np.abs(scatters) + 2.0 * squares) + noise
-    error += lost + 2.0 * np.sqrt(lost * np.abs(scatters))
-    return Resolved(host, vectors @ rotation, is_null, error)
+    error += lost + 2.0 * np.sqrt(lost * np.abs(scatters)) + operator.mean_rounding(scatters)
+    if lost > level:  # then what seems to be null may be as large as others
+        error = np.where(is_null, np.inf, error)
+    found = Resolved(host, vectors @ rotation, is_null, error)
+    unclear = is_null & (scatters + squares > noise + lost)
+    if others is None or count * noise < HIDDEN * level or not unclear.any():
+        return found
+    columns = found.chosen(unclear).vectors
+    columns = eigen.orthonormal_columns(columns - others(columns))
+    again = resolve(operator, columns, square)
+    return found.chosen(~unclear).followed_by(again).descending()._replace(is_cleaned=True)
 
 
 def leading(

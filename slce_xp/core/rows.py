@@ -22,9 +22,9 @@ from slce_xp._progress import Progress
 from slce_xp.core.eigen import add
 
 # Bytes of temporaries that a pass may allocate at a time: large enough for fast products, and a
-# small share of X.
-BLOCK_SHARE = 48
-LEAST_BLOCK, LARGEST_BLOCK = 2**18, 2**24
+# small share of X. Of a small X it is a larger share, up to a block that a CPU's cache holds.
+BLOCK_SHARE, SMALL_SHARE = 48, 4
+LEAST_BLOCK, CACHED_BLOCK, LARGEST_BLOCK = 2**18, 2**21, 2**24
 # On an accelerator, where each operation costs a launch: larger shares, if memory allows. Rows are
 # converted and shifted in two blocks, with some room for one-hot codes.
 DEVICE_SHARE, DEVICE_COPY_SHARE = 8, 1.8
@@ -279,15 +279,6 @@ class DenseRows(BlockRows):
             index = xp.take(self._kept_index, index)
         return self._converted(xp.take(self._x, index, axis=0))
 
-    def sum_runs(
-        self, order: np.ndarray, starts: np.ndarray, weights: np.ndarray | None
-    ) -> Array | None:
-        """Sum runs of rows in a given order, if the library can do so without gathering them."""
-        if self._x.dtype != self.dtype:
-            return None
-        order = order if self._kept is None else self._kept[order]
-        return _backend.sums_of_runs(self._x, order, starts, weights)
-
     def columns(self, index: slice) -> Array:
         """The columns of a slice, as floats."""
         columns = self._x if index == slice(0, self.d) else self._x[:, index]
@@ -368,6 +359,11 @@ class DenseRows(BlockRows):
         size = self.copy_bytes if made >= width else self.block_bytes
         length = size // max(1, made * self._itemsize)
         return even_slices(count, max(1, min(length, most)))
+
+    @property
+    def are_views(self) -> bool:
+        """True if rows are read without a copy, all at once or not."""
+        return not self._converts
 
     @property
     def _converts(self) -> bool:
@@ -467,7 +463,9 @@ def open_array(
 
 def block_bytes(n: int, d: int, itemsize: int) -> int:
     """Bytes that a pass over X may allocate at a time."""
-    return min(max(n * d * itemsize // BLOCK_SHARE, LEAST_BLOCK), LARGEST_BLOCK)
+    size = n * d * itemsize
+    cached = min(size // SMALL_SHARE, CACHED_BLOCK)
+    return min(max(size // BLOCK_SHARE, cached, LEAST_BLOCK), LARGEST_BLOCK)
 
 
 def device_block_bytes(n: int, d: int, itemsize: int, most: float) -> tuple[int, int]:
@@ -497,7 +495,7 @@ def columns_of(rows: Array, index: Array) -> Array:
     """Some columns of a block of rows, (n, d) ↦ (m, n), as the rows of a dense array: a copy."""
     xp, device = _backend.place_of(index)
     if not isinstance(rows, Matrix):
-        return xp.take(rows, index, axis=1).T
+        return _backend.take_columns(rows, index).T
     # Sparse and chunked matrices know no more than products.
     every = xp.arange(rows.shape[1], device=device)
     units = xp.astype(index[:, None] == every[None, :], rows.dtype)

@@ -20,8 +20,9 @@ class Costs(NamedTuple):
 
     Passes over X go on until they have cost as much as forming C, and products with the formed C
     until they have cost as much as a dense eigensolver: whatever the spectrum is, that takes
-    at most twice as long as the better choice. The predictions depend on the problem alone, so that
-    a fit takes the same steps each time.
+    at most twice as long as the better choice. Either ends sooner if residuals decrease so slowly
+    that the next kind is predicted to be faster. The predictions depend on the problem alone, so
+    that a fit takes the same steps each time.
 
     Attributes
     ----------
@@ -32,7 +33,7 @@ class Costs(NamedTuple):
     formed : float
         A product of the formed C with a block.
     dense : float
-        A dense eigensolver for the formed C.
+        A dense eigensolver for the formed C; if C must not be formed, a dense form as a whole.
     ritz : float
         An eigenproblem of m rows on the host, divided by m³.
     """
@@ -68,10 +69,14 @@ class Request:
         Rows of its Krylov space that are allocated at first, and that memory has room for.
     positive_only : bool
         Whether fewer than k eigenpairs will do, if no more eigenvalues are positive.
+    may_widen : bool
+        Whether a solver may give up, if the same in double precision would take less time.
     fill : bool
         Whether to return Ritz pairs that are not positive if fewer than k are.
     report : function
         Called with the residual after each pass.
+    eps : float
+        Rounding of the result, if that is computed in a longer dtype; relative.
     """
 
     k: int
@@ -84,8 +89,10 @@ class Request:
     rows: int = 0
     max_rows: int = sys.maxsize
     positive_only: bool = False
+    may_widen: bool = False
     fill: bool = False
     report: Callable[[float], None] = lambda residual: None
+    eps: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -116,6 +123,8 @@ class Solution:
         Whether C was formed.
     is_complete : bool
         False if a dense eigensolver is to finish what an iteration has begun.
+    needs_double : bool
+        True if a solver gave up, as `Request.may_widen` lets it; then nothing else is true of it.
     below : float
         No other eigenvalue of M is larger than this, rounding included; infinite if that is not
         known. It is the bound that `angle_bound` rests on.
@@ -131,4 +140,5 @@ class Solution:
     converged: bool = True
     formed: bool = True
     is_complete: bool = True
+    needs_double: bool = False
     below: float = math.inf

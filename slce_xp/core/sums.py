@@ -12,10 +12,12 @@ from slce_xp import _backend
 from slce_xp._backend import Array, Sparse
 from slce_xp._parameters import as_count
 from slce_xp.core import given
-from slce_xp.core.rows import DenseRows, SparseRows, open_array
+from slce_xp.core.rows import DenseRows, Rows, SparseRows, open_array
 
 # Up to so many classes are summed by one product with a one-hot matrix.
 ONE_HOT_CLASSES = 64
+# Sums of so many classes are better not made of each block, most of which has few of them.
+MANY_CLASSES = 1024
 # More classes are summed in pieces of so many rows in class order.
 PIECE_ROWS = 512
 # Pieces whose positions go to the device together, in at most 256 KiB.
@@ -29,9 +31,10 @@ def class_sums(x: Any, codes: Any, n_classes: int, /, *, weights: Any = None) ->
 
     .. math:: s_j = \sum_{i:\, c_i = j} w_i x_i
 
-    The result is deterministic on every device: no atomic additions, but products with one-hot
-    matrices, of blocks of rows if there are few classes and of rows in class order if there are
-    many. Neither an (n, K) matrix nor a copy of `x` is allocated.
+    The result is deterministic on every device: no atomic additions. NumPy's rows are added one
+    after the other; elsewhere sums are products with one-hot matrices, of blocks of rows if there
+    are few classes and of rows in class order if there are many. Neither an (n, K) matrix nor a
+    copy of `x` is allocated.
 
     Parameters
     ----------
@@ -51,7 +54,8 @@ def class_sums(x: Any, codes: Any, n_classes: int, /, *, weights: Any = None) ->
 
     Notes
     -----
-    A NaN or infinity in a row of `x` reaches the sums of its own class only.
+    A NaN or infinity in a row of `x` reaches the sums of its own class only, and so does a weight
+    that the dtype of the sums cannot hold.
 
     Works under ``jax.jit`` (with `n_classes` static) and ``torch.compile``: values of `codes` are
     then not checked, a NaN or infinity reaches its column of the sums of every class, and more
@@ -94,8 +98,11 @@ def _sums_beside_not_finite(
     In a product with a one-hot matrix they would reach every class, as 0·NaN is NaN.
     """
     rows = open_array(x)
-    finite = rows.finite_rows()
     weights = np.ones(rows.n) if weights is None else weights
+    with np.errstate(over="ignore"):  # a weight that the dtype of x cannot hold is infinite
+        finite = rows.finite_rows() & np.isfinite(
+            weights.astype(_backend.dtype_name(rows.dtype), copy=False)
+        )
     kept = np.flatnonzero(finite)
     sums = _sums_of(open_array(x, kept=kept), codes[kept], n_classes, weights[kept])
     apart = np.zeros((n_classes, rows.d), dtype=_backend.dtype_name(rows.dtype))
@@ -103,7 +110,8 @@ def _sums_beside_not_finite(
     length = rows.block_length(rows.d)
     for part in np.array_split(others, -(-len(others) // length) or 1):
         values = rows.dense_on_host(part)
-        with np.errstate(invalid="ignore"):  # infinities of both signs, or times a zero
+        # Infinities of both signs, or times a zero; weights as above.
+        with np.errstate(invalid="ignore", over="ignore"):
             np.add.at(apart, codes[part], values * weights[part, None].astype(values.dtype))
     return sums + _backend.from_host(apart, rows.place)
 
@@ -112,17 +120,30 @@ def sum_rows_by_code(
     rows: DenseRows | SparseRows, codes: np.ndarray, height: int, weights: np.ndarray | None
 ) -> Array:
     """Sum the rows of each code, times their weights, (n, d) ↦ (height, d)."""
-    if is_few(height, rows.d, rows.is_sparse):
+    if is_by_block(rows, height):
         on_device = rows.put_codes(codes), rows.put(weights)
 
         def kernel(block: Array, codes: Array, weights: Array | None) -> tuple[Array]:
             return (sum_block(block, codes, height, weights),)
 
-        return rows.map_rows(kernel, one_hot_width(height, rows.is_sparse), *on_device)[0]
+        return rows.map_rows(kernel, made_per_row(rows, height), *on_device)[0]
     return sum_many(rows, codes, height, weights)
 
 
-def is_few(height: int, d: int, is_sparse: bool) -> bool:
+def is_by_block(rows: Rows, height: int) -> bool:
+    """Whether codes are summed block by block, with all else that a pass adds up."""
+    if _is_apart(rows, height):
+        return False
+    return _backend.adds_by_code(rows.place) or _is_few(height, rows.d, rows.is_sparse)
+
+
+def _is_apart(rows: Rows, height: int) -> bool:
+    """Whether there are so many codes that a block should add to the sums of its own only."""
+    is_dense = isinstance(rows, DenseRows) and _backend.adds_by_code(rows.place)
+    return is_dense and MANY_CLASSES <= height <= rows.n
+
+
+def _is_few(height: int, d: int, is_sparse: bool) -> bool:
     """Whether codes are summed by a one-hot product.
 
     It costs more with every class. Sparse rows cannot be gathered everywhere; columns, which can,
@@ -131,9 +152,13 @@ def is_few(height: int, d: int, is_sparse: bool) -> bool:
     return height <= max(ONE_HOT_CLASSES + 1, d if is_sparse else 0)
 
 
-def one_hot_width(height: int, is_sparse: bool) -> int:
-    """Numbers per row that a one-hot product allocates: the matrix, its mask and its copy."""
-    return height * (2 if is_sparse else 1) + -(-height // 4)
+def made_per_row(rows: Rows, height: int) -> int:
+    """Numbers per row that `sum_block` allocates."""
+    if _backend.adds_by_code(rows.place):
+        # Codes, pointers and values, and a one-hot matrix of the few classes that may be summed so.
+        return 3 + (2 * height if height <= _backend.FEW_CODES else 0)
+    # A one-hot matrix, its mask and its copy.
+    return height * (2 if rows.is_sparse else 1) + -(-height // 4)
 
 
 def one_hot(codes: Array, height: int, like: Array) -> Array:
@@ -146,7 +171,11 @@ def sum_block(
     rows: Array, codes: Array, height: int, weights: Array | None, scale: float = 1.0
 ) -> Array:
     """Sum the rows of a block by code, times weights and scale, (m, d) ↦ (height, d)."""
-    if is_few(height, rows.shape[1], isinstance(rows, Sparse)):
+    before, after = larger_first(scale)
+    sums = _backend.sums_by_code(rows, codes, height, weights, before)
+    if sums is not None:
+        return scaled(sums, after)
+    if _is_few(height, rows.shape[1], isinstance(rows, Sparse)):
         marks = one_hot(codes, height, rows)
         return scaled_product(marks if weights is None else marks * weights, rows, scale)
     host = None if weights is None else _backend.to_host(weights)
@@ -162,6 +191,8 @@ def sum_many(
     scale: float = 1.0,
 ) -> Array:
     """Sum scale·(rows − shift) by very many codes; sparse rows are not shifted."""
+    if isinstance(rows, DenseRows) and _is_apart(rows, height):
+        return _sum_codes_of_blocks(rows, codes, height, weights, shift, scale)
     # The codes that there are, then zeros for all others.
     present, codes, counts = np.unique(codes, return_inverse=True, return_counts=True)
     if isinstance(rows, SparseRows):
@@ -205,6 +236,28 @@ def placed(rows: Array, positions: np.ndarray, height: int) -> Array:
     return xp.take(xp.concat([rows, nothing], axis=0), _backend.from_host(index, place), axis=0)
 
 
+def _sum_codes_of_blocks(
+    rows: DenseRows,
+    codes: np.ndarray,
+    height: int,
+    weights: np.ndarray | None,
+    shift: Array | None,
+    scale: float,
+) -> Array:
+    """Class sums by blocks of rows, each of which adds to the sums of the codes it has."""
+    xp, device = rows.place
+    if shift is None and rows.are_views:
+        return sum_block(rows.whole(), codes, height, rows.put(weights), scale)
+    total = xp.zeros((height, rows.d), dtype=rows.dtype, device=device)
+    with rows.reading(0 if shift is None else rows.d) as blocks:
+        for block, data in blocks:
+            present, local = np.unique(codes[block], return_inverse=True)
+            weighted = None if weights is None else rows.put(weights[block])
+            data = data if shift is None else data - shift
+            _backend.add_rows(total, present, sum_block(data, local, len(present), weighted, scale))
+    return total
+
+
 def _sum_in_class_order(
     rows: DenseRows,
     codes: np.ndarray,
@@ -222,10 +275,6 @@ def _sum_in_class_order(
     xp, _ = rows.place
     length = max(2, min(PIECE_ROWS, rows.block_length(rows.d)))  # 1 would never end
     order = np.argsort(codes, kind="stable")
-    if shift is None:
-        sums = _sum_runs(rows, order, codes, counts, weights, scale)
-        if sums is not None:
-            return sums
     partial_sums = []
     owners = []  # the class of each useful row of the partial sums
     useful = []  # and its position among them all
@@ -276,31 +325,6 @@ def _staged(
             weighted[i, : len(members)] = weights[members]
     there = _backend.from_host(index, rows.place)
     return there[0, ...], there[1, ...], None if weighted is None else rows.put(weighted)
-
-
-def _sum_runs(
-    rows: DenseRows,
-    order: np.ndarray,
-    codes: np.ndarray,
-    counts: np.ndarray,
-    weights: np.ndarray | None,
-    scale: float,
-) -> Array | None:
-    """The same in parts of classes, by a routine that reads rows where they are."""
-    # Short runs: their rows are added one after the other.
-    within = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)
-    starts = np.append(np.flatnonzero(within % max(2, PIECE_ROWS) == 0), len(order))
-    before, after = larger_first(scale)
-    ordered = None if weights is None else weights[order]
-    if before != 1.0:
-        ordered = before * (np.ones(len(order)) if ordered is None else ordered)
-    sums = rows.sum_runs(order, starts, ordered)
-    if sums is None:
-        return None
-    if len(starts) - 1 > len(counts):  # of the parts, which are far fewer than the rows
-        owner = codes[order[starts[:-1]]]
-        sums = _sum_in_class_order(DenseRows(sums), owner, np.bincount(owner), None, None, 1.0)
-    return scaled(sums, after)
 
 
 def _sum_columns(

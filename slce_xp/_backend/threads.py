@@ -1,0 +1,52 @@
+"""SciPy's BLAS on one thread, where it would compete with NumPy's.
+
+NumPy's and SciPy's wheels contain an OpenBLAS each. After a product, the threads of one wait for
+more work by spinning, for about a tenth of a second, on the cores that the threads of the other
+need: a small eigenproblem takes 100 ms instead of 2. One thread of SciPy's has a core of its own.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from threading import Lock
+from typing import Any
+
+from threadpoolctl import ThreadpoolController
+
+# Rows of a matrix from which on several threads gain more than they lose.
+LARGE_MATRIX = 1500
+# Seconds that a thread of Python waits for another one to end its solve. SciPy's hold the
+# interpreter's lock anyway; a process that was forked meanwhile would wait forever.
+PATIENCE = 10.0
+_one_at_a_time = Lock()  # so that each one gives back what it found
+
+
+def scipy_linalg() -> Any:
+    """SciPy's linear algebra, imported when it is needed."""
+    return importlib.import_module("scipy.linalg")
+
+
+@contextmanager
+def few_threads(size: int) -> Iterator[None]:
+    """Give SciPy's own BLAS one thread for a matrix of so many rows, unless it is large."""
+    if size > LARGE_MATRIX or not _one_at_a_time.acquire(timeout=PATIENCE):
+        yield
+        return
+    try:
+        with _own_blas().limit(limits=1):
+            yield
+    finally:
+        _one_at_a_time.release()
+
+
+@cache
+def _own_blas() -> ThreadpoolController:
+    """The BLAS beside SciPy's folder or within it. One that is elsewhere is NumPy's, too."""
+    package = os.path.dirname(os.path.dirname(os.path.realpath(scipy_linalg().__file__)))
+    everything = ThreadpoolController()
+    own = [lib.filepath for lib in everything.lib_controllers if lib.filepath.startswith(package)]
+    return everything.select(filepath=own)
