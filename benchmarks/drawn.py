@@ -15,6 +15,9 @@ REGIONS = {
     "square": ((100, 20_000), (50, 5_000), (0.5, 5.0)),
     "wide": ((100, 4_000), (500, 20_000), (0.0, 0.5)),
 }
+# Kinds of spectra by their decay, and of data sets that are not drawn.
+SPECTRA = ("flat", "medium", "steep")
+REAL = "real data"
 MOST_ENTRIES = 3e7  # of X: 240 MB in float64
 RANK = 200  # factors that carry the spectrum
 

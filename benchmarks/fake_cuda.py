@@ -233,6 +233,7 @@ def scripted_reads(form: str, k: int, profile: Profile = PROFILE) -> Iterator[No
             (mixed, "MOST_STEPS", TYPICAL_PASSES),
             (krylov_space, "read", scripted_read),
             (krylov, "read", scripted_read),
+            (krylov, "LEAST_HISTORY", math.inf),  # its residuals do not decrease
         ]:
             patches.enter_context(mock.patch.object(module, name, stand_in))
         yield

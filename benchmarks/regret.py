@@ -1,11 +1,12 @@
 """What a wrong choice of form costs: ``python -m benchmarks.regret``.
 
 Problems are drawn at random by seed. On each one ``solver="auto"`` runs in turn with every form
-that is not hopeless, with scikit-learn's PCA of as many components and, if n ≫ d, with the least
-that a formed problem takes: one SYRK of X and one read of X. Ratios of medians count, not times.
-What takes three times as long as auto is stopped; its time is then a lower bound, and so is that of
-auto if it loses patience. Notes say so. The seconds that plans predict are compared with those that
-fits take, by shape, spectrum and form; ``--calibrate`` measures the profile behind them first.
+that is not hopeless, with scikit-learn's PCA of as many components, with an exact PCA, since that
+one is randomized for most shapes, and, if n ≫ d, with the least that a formed problem takes: one
+SYRK of X and one read of X. Ratios of medians count, not times. What takes three times as long as
+auto is stopped; its time is then a lower bound, and so is that of auto if it loses patience. Notes
+say so. The seconds that plans predict are compared with those that fits take
+(`benchmarks.predicted`); ``--calibrate`` measures the profile behind them first.
 """
 
 from __future__ import annotations
@@ -26,13 +27,21 @@ from threadpoolctl import threadpool_limits
 
 import slce_xp
 from benchmarks.datasets import MissingDataError, load
-from benchmarks.drawn import REGIONS, Drawn, draw
+from benchmarks.drawn import REAL, REGIONS, SPECTRA, Drawn, draw
+from benchmarks.exact_pca import angle_of_default, exact_solver, sentence_on_pca
+from benchmarks.predicted import (
+    predict,
+    prediction_rows,
+    predictions,
+    sentence_on_passes,
+    within,
+)
 from benchmarks.problems import DATA_SETS, synthetic
 from benchmarks.report import write_between_markers
 from benchmarks.timing import CLOCKS, environment, interleaved
 from slce_xp._planning import profiles
+from slce_xp.core.solution import FORMS
 
-FORMS = ("scatter", "gram", "krylov")
 # A dense form is left out if its work is so many times that of the other one, or as much as this.
 HOPELESS_RATIO, HOPELESS_WORK = 30.0, 6e11
 # One run is enough of what is this much slower than the best, or takes these seconds.
@@ -41,8 +50,6 @@ TALL = 5  # n ≥ 5·d counts as n ≫ d
 LARGE = 1e6  # entries of X: what a fit does beside a SYRK of fewer is Python
 MANY_CLASSES = (50_000, 500, 5_000)
 FULL = {"most_work": 2e10, "seconds": 6.0, "patience": 30.0, "minutes": 14.0}
-SPECTRA = ("flat", "medium", "steep")
-REAL = "real data"
 QUICK = {"most_work": 1e9, "seconds": 2.0, "patience": 5.0, "minutes": 1.7}
 
 # ---------------------------------------------------------------- one problem
@@ -83,7 +90,11 @@ def race(
         form: fit_by(X, y, form, models) for form in ("auto", *forms)
     }
     k = min(len(np.unique(y)) - 1, d, n)
-    contenders["PCA"] = lambda: PCA(min(k, min(n, d) - 1) if is_sparse else k).fit(X)
+    k = min(k, min(n, d) - 1) if is_sparse else k
+    contenders["PCA"] = lambda: PCA(k).fit(X)
+    solver = exact_solver(n, d, is_sparse)
+    if solver is not None:
+        contenders["exact PCA"] = lambda: PCA(k, svd_solver=solver).fit(X)
     if n >= TALL * d and not is_sparse:
         ones = np.ones(d, dtype=X.dtype)
         contenders["SYRK + read"] = lambda: (X.T @ X, X @ ones)
@@ -122,8 +133,10 @@ def race(
         "best": min(candidates, key=lambda form: times[form], default=None),
         "seconds": times,
         "rounds": rounds,
-        "predicted": {form: float(models[form].plan.seconds) for form in models},
+        "predicted": {form: predict(models[form], form) for form in models if form in FORMS},
         "passes": getattr(auto, "passes", None),
+        "passes_taken": getattr(models.get("krylov"), "passes", None),
+        "angle_of_PCA": angle_of_default(X, k, solver) if "exact PCA" in again and solver else None,
         "notes": notes,
         "unconverged": unconverged,
         "counts_differ": counts_differ(models),
@@ -164,16 +177,13 @@ def counts_differ(models: dict[str, Any]) -> bool:
 
 HEADER = (
     f"{'problem':16} {'n × d':>15} {'K':>4} {'dtype':14} {'auto':>9} {'form':7} "
-    f"{'best':>9} {'form':7} {'auto/best':>9} {'/PCA':>6} {'/floor':>6} {'pred.':>6}  notes"
+    f"{'best':>9} {'form':7} {'auto/best':>9} {'/PCA':>6} {'/exact':>6} {'/floor':>6}  notes"
 )
 
 
 def ratio(result: dict[str, Any], to: str) -> float | None:
-    """Time of auto over another one's; of the best form, and of the prediction over the time."""
+    """Time of auto over another one's, or over that of the best form."""
     times = result["seconds"]
-    if to == "predicted":
-        predicted = result["predicted"].get("auto")
-        return predicted and predicted / times["auto"]
     other = result["best"] if to == "best" else to
     if other not in times:
         return None
@@ -182,11 +192,17 @@ def ratio(result: dict[str, Any], to: str) -> float | None:
     return None if value < 1 and "auto" in result["notes"] else float(value)
 
 
+def spread(results: Iterable[dict[str, Any]], to: str) -> str:
+    """Median and largest ratio."""
+    found = [value for r in results if (value := ratio(r, to)) is not None]
+    return f"{np.median(found):.2f}, {max(found):.2f}" if found else "–"
+
+
 def row(name: str, result: dict[str, Any]) -> str:
     n, d, n_classes = result["shape"]
     times, best = result["seconds"], result["best"]
     cells = [f"{value:.2f}" if (value := ratio(result, to)) is not None else "–"
-             for to in ("best", "PCA", "SYRK + read", "predicted")]  # fmt: skip
+             for to in ("best", "PCA", "exact PCA", "SYRK + read")]  # fmt: skip
     kind = result["dtype"] + (" sparse" if result["sparse"] else "")
     notes = [f"{form}: {why}" for form, why in result["notes"].items()]
     notes += [f"{form} unconverged" for form in result["unconverged"]]
@@ -236,40 +252,6 @@ def targets(results: dict[str, dict[str, Any]]) -> Iterator[tuple[str, str, bool
     yield "auto stopped or unconverged, or counts that differ: 0", str(wrong), not wrong
 
 
-def predictions(
-    results: dict[str, dict[str, Any]],
-    form: str | None = None,
-    region: str | None = None,
-    spectrum: str | None = None,
-) -> list[float]:
-    """Predicted over measured seconds of requested forms; of some of the problems only."""
-    return [
-        seconds / r["seconds"][name]
-        for r in results.values()
-        if region in (None, r["region"]) and spectrum in (None, r["spectrum"])
-        for name, seconds in r["predicted"].items()
-        if name in FORMS and name not in r["notes"] and form in (None, name)
-    ]
-
-
-def within(ratios: list[float]) -> float:
-    """The share of predictions that are within a factor of 1.5."""
-    return float(np.mean([1 / 1.5 <= value <= 1.5 for value in ratios]))
-
-
-def prediction_rows(results: dict[str, dict[str, Any]]) -> Iterator[list[str]]:
-    """Shape, spectrum, and for each form the median and how many are within 1.5 × of all."""
-    for region in (*REGIONS, REAL):
-        for spectrum in (*SPECTRA, REAL):
-            cells = []
-            for form in FORMS:
-                found = predictions(results, form, region, spectrum)
-                hits = round(within(found) * len(found)) if found else 0
-                cells.append(f"{np.median(found):.2f}, {hits} of {len(found)}" if found else "–")
-            if any(cell != "–" for cell in cells):
-                yield [region, spectrum, *cells]
-
-
 def markdown(report: dict[str, Any]) -> str:
     """The targets, the ratios by shape, and the predictions, as tables."""
     results = report["results"]
@@ -282,21 +264,22 @@ def markdown(report: dict[str, Any]) -> str:
         "|---|---|---|",
         *(f"| {label} | {value} | {'reached' if fine else 'missed'} |"
           for label, value, fine in report["targets"]),
+        f"| auto / exact PCA: median, worst | {spread(results.values(), 'exact PCA')} | |",
         "",
-        "| shape | problems | auto / best form: median, worst | auto / PCA: median, worst |",
-        "|---|---|---|---|",
+        "| shape | problems | auto / best form: median, worst | auto / PCA | auto / exact PCA |",
+        "|---|---|---|---|---|",
     ]  # fmt: skip
     for region in (*REGIONS, REAL):
         some = {name: r for name, r in results.items() if r["region"] == region}
-        cells = []
-        for to in ("best", "PCA"):
-            found = [value for r in some.values() if (value := ratio(r, to)) is not None]
-            cells.append(f"{np.median(found):.2f}, {max(found):.2f}" if found else "–")
+        cells = [spread(some.values(), to) for to in ("best", "PCA", "exact PCA")]
         if some:
             lines.append(f"| {region} | {len(some)} | {' | '.join(cells)} |")
     lines += [
         "",
-        "Predicted over measured seconds of requested forms: median, and those within 1.5 ×.",
+        sentence_on_pca(results.values()),
+        "",
+        "Predicted over measured seconds of requested forms: median, and those within 1.5 ×. "
+        + sentence_on_passes(results.values()),
         "",
         f"| shape | spectrum | {' | '.join(FORMS)} |",
         "|---|---|---|---|---|",
@@ -316,6 +299,7 @@ def summary(results: dict[str, dict[str, Any]], asked: int) -> list[str]:
     lines += [f"  {'reached' if fine else 'MISSED ':7} {value:>7}  {label}"
               for label, value, fine in table]  # fmt: skip
     missed = [f"{label} (got {value})" for label, value, fine in table if not fine]
+    lines += ["", sentence_on_pca(results.values()), sentence_on_passes(results.values())]
     lines += ["", "predicted / measured seconds: shape, spectrum, and by form"]
     lines += ["  ".join(f"{cell:14}" for cell in cells) for cells in prediction_rows(results)]
     return [*lines, "", f"Targets missed in this run: {'; '.join(missed) or 'none'}."]

@@ -11,8 +11,9 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-# BLAS threads spin for a moment after their work; the next contender must not pay for that.
-SETTLE_SECONDS = 0.05
+# BLAS threads spin for a tenth of a second after their work; the next contender must not pay for
+# that.
+SETTLE_SECONDS = 0.15
 
 
 def interleaved(
