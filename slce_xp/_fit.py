@@ -333,7 +333,7 @@ def _in_precision(request: Request, tol: Any, plan: Plan) -> Request:
     eps = float(np.finfo(plan.dtype).eps)
     if tol is None and plan.computed_dtype != plan.dtype:
         tolerance = max(tolerance, ROUNDED_ANGLE * eps)
-    may_widen = plan.problem.doubles and plan.computed_dtype == "float32"
+    may_widen = plan.form == "scatter" and plan.problem.may_widen
     return dataclasses.replace(request, tol=tolerance, eps=eps, may_widen=may_widen)
 
 
@@ -582,7 +582,9 @@ def _dense_plan(plan: Plan, limits: Limits, profile: Profile) -> Plan | None:
     if plan.form != "krylov":
         return plan
     try:
-        return _plan.choose(plan.problem, limits, smaller_form(plan.problem), profile)
+        # Not in float64: a matrix that is formed in mid-course must suit the iteration.
+        form = smaller_form(plan.problem)
+        return _plan.choose(plan.problem, limits, form, profile, widens=False)
     except MemoryError:
         return None
 

@@ -5,6 +5,7 @@ an oracle with more digits; and real data against a dense eigensolver.
 """
 
 import dataclasses
+import math
 import warnings
 
 import fuzz
@@ -17,6 +18,7 @@ from conftest import load_set
 import slce_xp
 from benchmarks.drawn import draw
 from slce_xp import _backend
+from slce_xp._planning import plan as planning
 from slce_xp.core import eigen
 
 extended = pytest.mark.skipif(
@@ -165,7 +167,10 @@ def weak_classes(d, seed):
     return (X @ fuzz.rotation(rng, d)).astype(np.float32), y
 
 
-def test_single_precision_turns_to_double_if_most_eigenvalues_are_within_rounding_of_zero():
+def test_single_precision_turns_to_double_if_most_eigenvalues_are_within_rounding_of_zero(
+    monkeypatch,
+):
+    monkeypatch.setattr(planning, "MOST_WIDENING", 0.0)  # it begins in single precision
     X, y = weak_classes(200, 3)
     double = slce_xp.fit(X.astype(float), y)
     model = slce_xp.fit(X, y)
@@ -181,6 +186,30 @@ def test_single_precision_turns_to_double_if_most_eigenvalues_are_within_roundin
     assert tight.plan.computed_dtype == "float32"
     low, high = tight.n_positive_bounds
     assert low <= double.n_positive <= high
+
+
+def test_single_precision_begins_in_double_where_that_costs_little(monkeypatch):
+    """Then it is proved what it returns, as for double precision."""
+    X, y = weak_classes(200, 3)
+    double = slce_xp.fit(X.astype(float), y)
+    monkeypatch.setattr(planning, "MOST_WIDENING", math.inf)
+    for solver in ("auto", "scatter"):
+        model = slce_xp.fit(X, y, solver=solver)
+        assert model.solver == "scatter"
+        assert model.components.dtype == np.float32
+        assert model.plan.computed_dtype == "float64"
+        assert model.n_positive_bounds == double.n_positive_bounds
+        assert model.angle_bound < 1e-4
+        assert oracle.largest_angle(model.components, double.components) <= model.angle_bound
+        # Twice as many bytes are in the plan, and held against the limit.
+        least = model.plan.most_bytes
+        tight = slce_xp.fit(X, y, solver=solver, max_memory=least - 1)
+        assert tight.plan.computed_dtype == "float32"
+    monkeypatch.setattr(planning, "MOST_WIDENING", 1.5)
+    tall, wide = (
+        slce_xp.plan(n, 500, 10, 20, dtype="float32", device="cpu") for n in (500_000, 1_500)
+    )
+    assert (tall.computed_dtype, wide.computed_dtype) == ("float32", "float64")
 
 
 def test_few_eigenvalues_within_rounding_of_zero_take_no_other_eigensolver(monkeypatch):

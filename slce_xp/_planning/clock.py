@@ -15,6 +15,7 @@ from slce_xp._planning import profiles
 
 LEAST = 1e-9  # seconds: no step takes less, whatever the clock says
 CHAIN = 32  # operations in a row, of which one is timed
+PAUSE = 2e-3  # seconds before them
 
 
 @dataclass(frozen=True)
@@ -89,26 +90,30 @@ class Clock:
             return x
 
         self._run(("wait",), lambda: small)
-        self._run(("chain",), chain)
+        # A fit is not called in a loop: it finds caches as other work left them.
+        self._run(("chain",), chain, PAUSE)
 
     def draw(self, shape: tuple[int, int], dtype: Any) -> Array:
         """Normal numbers at the place."""
         return _backend.draw_normal(0, shape, self.place, dtype)
 
     def net(self, name: tuple, run: Callable[[], Array]) -> float:
-        """Least time of a step so far, without waiting and the overhead of one operation."""
+        """Time of a step in the best lap, without waiting and the overhead of one operation."""
         return max(self._run(name, run) - self.wait - self.operation, LEAST)
 
-    def _run(self, name: tuple, run: Callable[[], Array]) -> float:
-        best, spent, rounds = float("inf"), 0.0, 0
+    def _run(self, name: tuple, run: Callable[[], Array], pause: float = 0.0) -> float:
+        """Median time of a step in this lap; the least of all laps counts."""
+        taken: list[float] = []
         if name not in self._times:
             _finish(run())  # to warm up
-        while not rounds or (spent < self.effort.budget and rounds < 1000):
+        spent = 0.0
+        while not taken or (spent < self.effort.budget and len(taken) < 1000):
+            time.sleep(pause)
             start = self._now()
             _finish(run())
-            taken = self._now() - start
-            best, spent, rounds = min(best, taken), spent + taken, rounds + 1
-        self._times.setdefault(name, []).append(best)
+            taken.append(self._now() - start)
+            spent += pause + taken[-1]
+        self._times.setdefault(name, []).append(float(np.median(taken)))
         return min(self._times[name])
 
 

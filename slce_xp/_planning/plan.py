@@ -35,6 +35,10 @@ SMALL = 200
 # where each pass is many launches. A pass over a file or a cluster is dear in more ways than its
 # seconds: forming C takes one.
 TYPICAL_GAIN, ONE_PASS_GAIN = 1.5, 4.0
+# S_t of float32 data is formed in float64 if that takes at most so many times as long. In single
+# precision it may turn out that eigenvalues within rounding of zero are needed, and all is computed
+# again: neither choice loses much more than this.
+MOST_WIDENING = 1.5
 REQUESTED = "requested"  # the reason for a form that was not chosen
 # For `choose`: the form with the smaller matrix, whatever is fastest.
 SMALLER = "smaller"
@@ -328,8 +332,18 @@ def _advice(problem: Problem, limits: Limits, machine: int, profile: Profile) ->
     )
 
 
-def choose(problem: Problem, limits: Limits, solver: str, profile: Profile | None = None) -> Plan:
-    """Return the fastest form that fits into memory, or the requested one if it fits."""
+def choose(
+    problem: Problem,
+    limits: Limits,
+    solver: str,
+    profile: Profile | None = None,
+    *,
+    widens: bool = True,
+) -> Plan:
+    """Return the fastest form that fits into memory, or the requested one if it fits.
+
+    With `widens`, a matrix of float32 data may be planned in float64.
+    """
     profile = profile or profiles.load()
     if solver == SMALLER:  # chunks of Dask are not scaled by columns
         solver = "scatter" if problem.where == CLUSTER else smaller_form(problem)
@@ -343,11 +357,12 @@ def choose(problem: Problem, limits: Limits, solver: str, profile: Profile | Non
         plan = _estimate(
             solver, problem, profile, _schedule(solver, problem, is_fast=False), limits
         )
+        plan = _widened(plan, limits, profile) if widens else plan
         if limits.spare(plan.memory) < 0:
             raise _no_room([plan], limits)
         return replace(plan, reason=REQUESTED)
     plans = [
-        _estimate(form, problem, profile, schedule, limits)
+        _widened(_estimate(form, problem, profile, schedule, limits), limits, profile)
         for form in FORMS
         if form != "gram" or problem.stored is None
         for schedule in _schedules(form, problem)
@@ -371,6 +386,16 @@ def choose(problem: Problem, limits: Limits, solver: str, profile: Profile | Non
         if min(plans, key=handicapped).form != best.form:
             reason += ", of those that fit into memory"
     return replace(best, reason=reason)
+
+
+def _widened(plan: Plan, limits: Limits, profile: Profile) -> Plan:
+    """The plan of a dense scatter form, in float64 if that costs little more."""
+    problem = plan.problem
+    if plan.form != "scatter" or plan.width or not problem.may_widen:
+        return plan
+    wide = _estimate("scatter", replace(problem, wide=True), profile, plan.schedule, limits)
+    fits = limits.spare(wide.memory) >= 0
+    return wide if fits and wide.seconds <= MOST_WIDENING * plan.seconds else plan
 
 
 def in_mixed_precision(

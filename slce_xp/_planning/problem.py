@@ -34,7 +34,7 @@ class Problem:
     accelerated : bool
         Whether it is computed on a GPU or another accelerator.
     doubles : bool
-        Whether the Gram form may compute in float64, whatever the dtype.
+        Whether forms with a matrix may compute in float64, whatever the dtype; the Gram form does.
     wide : bool
         Whether the scatter form is to do so, too.
     by_code : bool
@@ -58,6 +58,11 @@ class Problem:
     doubles: bool = False
     wide: bool = False
     by_code: bool = False
+
+    @property
+    def may_widen(self) -> bool:
+        """Whether the scatter form may compute in float64, and does not do so yet."""
+        return self.doubles and self.dtype != "float64" and not self.wide
 
     def within(self, form: str) -> Problem:
         """The problem as a form computes it.

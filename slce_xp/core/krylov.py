@@ -43,6 +43,8 @@ RITZ_GROWTH = 1.3
 # Residuals that tell how fast they decrease. That mostly goes on as in the last step, so that as
 # many products are needed as it calls for, or some fewer.
 LEAST_HISTORY, OPTIMISM = 3, 0.8
+# Ritz values whose rounding exceeds that of M by this factor are measured on X instead.
+LARGEST_GROWTH = 512.0
 # Once residuals are rounding, the angle may exceed the tolerance by this factor.
 ROUNDING_SLACK = 10.0
 
@@ -294,6 +296,7 @@ def _settled(
     near = (ritz.values <= ritz.error) & (ritz.values >= -FLOOR * ritz.error)
     near &= count.proven and count.low < count.high
     is_long = isinstance(side, Samples) and found.rounding - ritz.rounding > target
+    is_long |= bool((side.growth(ritz.values)[: len(found.values)] > LARGEST_GROWTH).any())
     if not (near.any() or is_long):
         return found
     span = side.span(space, ritz.coordinates, near)
