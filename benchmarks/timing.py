@@ -25,12 +25,15 @@ def interleaved(
 ) -> dict[str, float]:
     """Median seconds of each contender, run in turn after one warm-up each.
 
-    The processor time of one thread, ``clock=time.process_time``, is worth more than the time on
-    the wall if other programs use the machine.
+    Every lap begins with another one, so that none always follows the same one. The processor time
+    of one thread, ``clock=time.process_time``, is worth more than the time on the wall if other
+    programs use the machine.
     """
     seconds: dict[str, list[float]] = {name: [] for name in contenders}
+    order = list(contenders.items())
     for lap in range(warm_ups + rounds):
-        for name, run in contenders.items():
+        first = lap % max(1, len(order))
+        for name, run in order[first:] + order[:first]:
             time.sleep(SETTLE_SECONDS)
             synchronise()
             start = clock()

@@ -2,6 +2,7 @@
 
 import json
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -108,7 +109,27 @@ def result(auto, best, pca, shape=(100, 100, 3), **changes):
         "counts_differ": False,
         "form": "gram",
     }
-    return {"shape": list(shape), "seconds": seconds, "best": "gram", **base, **changes}
+    return {
+        "shape": list(shape),
+        "seconds": seconds,
+        "best": "gram",
+        "fastest": "gram",
+        **base,
+        **changes,
+    }
+
+
+def test_a_form_that_proves_less_than_auto_is_not_the_best():
+    angles = {"auto": 1e-6, "scatter": 1e-4, "gram": 1e-2, "krylov": np.inf}
+    models = {form: SimpleNamespace(angle_bound=angle) for form, angle in angles.items()}
+    assert regret.proving(regret.FORMS, models) == ["scatter"]
+    models["auto"].angle_bound = np.inf
+    assert regret.proving(regret.FORMS, models) == list(regret.FORMS)
+    assert regret.proving(["krylov"], {"krylov": models["krylov"]}) == ["krylov"]  # auto stopped
+    slow = result(1.0, 1.0, 4.0, sparse=False, dtype="float64", fastest="krylov")
+    slow["seconds"]["krylov"] = 0.25
+    assert regret.ratio(slow, "fastest") == 4.0
+    assert "krylov is faster, and proves less" in regret.row("name", slow)
 
 
 def test_targets_are_judged_by_median_and_worst():
