@@ -10,43 +10,26 @@ from functools import partial
 from types import ModuleType
 from typing import Any
 
-import numpy as np
-
 from slce_xp import _backend, _errors, _parameters, _warnings
 from slce_xp._backend import Place, Sparse
 from slce_xp._data import matrix as _matrix
 from slce_xp._data.labels import Labels, as_labels
-from slce_xp._data.open import open_rows
 from slce_xp._data.row_reader import RowReader
 from slce_xp._model import Model
 from slce_xp._planning import plan as _plan
 from slce_xp._planning import profiles, sizes
-from slce_xp._planning.costs import smaller_form
 from slce_xp._planning.memory import Limits
 from slce_xp._planning.plan import Plan
-from slce_xp._planning.problem import BLOCKS, CLUSTER, ITEMSIZES, MEMORY, Problem
+from slce_xp._planning.problem import BLOCKS, CLUSTER, MEMORY, Problem
 from slce_xp._planning.profile import Profile
 from slce_xp._progress import Bar, Progress
-from slce_xp.core import eigen, krylov, mixed, separation
+from slce_xp._route import Given, solve
+from slce_xp.core import eigen, separation
 from slce_xp.core.groups import Groups
 from slce_xp.core.operators import ScatterOperator
-from slce_xp.core.rows import Rows
 from slce_xp.core.separation import Separation
-from slce_xp.core.solution import FORMS, Costs, Request, Solution
-from slce_xp.core.solve import finish, operator_of
+from slce_xp.core.solution import FORMS, Request, Solution
 from slce_xp.core.sums import ONE_HOT_CLASSES
-
-# The largest X of which a copy may be made, to bring extreme units into the range of the dtype.
-COPY_BYTES = 2**28
-# A smaller angle is hardly ever proved in mixed precision, which "auto" then does not try.
-LEAST_MIXED_TOLERANCE = 1e-10
-# The angle by default of a dense form that computes float32 data in float64, in units of rounding:
-# as small as that of other forms in float32.
-ROUNDED_ANGLE = 100.0
-# Why a form took over from another.
-FEWER = "fewer eigenvalues are positive than asked for"
-LONG = "passes over X had cost as much as forming the matrix"
-MANY_NEAR_ZERO = "most eigenvalues are within rounding of zero in float32"
 
 
 def fit(
@@ -256,11 +239,20 @@ def fit(
     with contextlib.closing(bar), _backend.computing(place):
         if plan.where == MEMORY:
             matrix = _backend.move(matrix, place)
-        rows = open_planned(matrix, place, plan, bar, kept, limits)
-        dense = _dense_plan(plan, limits, profile)
-        _use_device_blocks(rows, [plan, plan if dense is None else dense])
+        given = Given(
+            matrix=matrix,
+            place=place,
+            groups=groups,
+            kept=kept,
+            limits=limits,
+            profile=profile,
+            solver=solver,
+            tol=tol,
+            seed=seed,
+            progress=bar,
+        )
         if separates:
-            operator = separation.operator_of(rows, groups, plan.form)
+            operator = separation.operator_of(given.open(plan), groups, plan.form)
             parts = separation.solve(operator, plan.form, k, weight_of_diagonal)
             model = make_separating_model(operator, parts, labels, plan)
             bar.done()
@@ -269,54 +261,10 @@ def fit(
             k=k,
             tol=tolerance,
             max_iter=max_iter,
-            width=plan.width,
-            wide_passes=plan.wide_passes,
-            form=plan.form,
-            costs=_costs(plan, dense, solver),
-            rows=plan.schedule.rows(plan.problem, plan.form),
-            max_rows=_plan.most_rows(plan, limits),
             positive_only=n_components == "positive",
-            fill=dense is None,
             report=bar.residual,
         )
-        swift = None
-        if precision == "auto" and tolerance < LEAST_MIXED_TOLERANCE:
-            precision = "full"
-        if _suits_mixed_precision(matrix, groups):
-            swift = _plan.in_mixed_precision(plan, precision, limits, solver, profile)
-        operator = operator_of(rows, groups, plan.form if swift is None else "krylov", seed)
-        solution = None
-        if swift is not None:
-            planned = _in_form(request, swift, limits, solver)
-            solution = mixed.solve(operator, matrix, kept, groups, planned, seed)
-        if solution is not None and swift is not None:
-            plan = swift
-        elif not plan.width:
-            solution = finish(operator, plan.form, _in_precision(request, tol, plan))
-        else:
-            solution = krylov.solve(operator, request)
-            if dense is not None and _needs_dense_form(solution, request, solver, max_iter):
-                is_wider = dense.computed_dtype != plan.computed_dtype
-                if plan.form == "krylov" and (plan.where != MEMORY or is_wider):
-                    rows = open_planned(matrix, place, dense, bar, kept, limits)
-                    operator = operator_of(rows, groups, dense.form, seed)
-                fewer = solution.eigenvalues.shape[0] < k
-                plan = _after(plan, dense, FEWER if fewer else LONG)
-                passes = solution.passes
-                solution = finish(operator, dense.form, _in_precision(request, tol, dense))
-                solution = dataclasses.replace(solution, passes=passes)
-            elif dense is not None and solution.formed:
-                plan = _after(plan, dense, LONG if plan.form == "krylov" else plan.reason)
-        if solution.needs_double:
-            passes, wide = solution.passes, _wide_plan(plan, limits, profile)
-            del solution
-            if wide is not None:
-                del operator  # it has sums in single precision
-                rows = open_planned(matrix, place, wide, bar, kept, limits)
-                operator, plan = operator_of(rows, groups, wide.form, seed), wide
-            precise = dataclasses.replace(_in_precision(request, tol, plan), may_widen=False)
-            solution = finish(operator, plan.form, precise)
-            solution = dataclasses.replace(solution, passes=passes)
+        operator, solution, plan = solve(given, plan, request, precision)
         narrower = None if plan.computed_dtype == dtype else getattr(place.xp, dtype)
         if narrower is not None:  # rounded in units near one, as X times a power of two is
             values = place.xp.astype(solution.eigenvalues, narrower)
@@ -325,16 +273,6 @@ def fit(
         bar.done()
     _warnings.warn_if_unconverged(model, solution, request)
     return _named(model, X)
-
-
-def _in_precision(request: Request, tol: Any, plan: Plan) -> Request:
-    """The same, with the accuracy of a dense form that may compute in another dtype than X has."""
-    tolerance = _parameters.as_tolerance(tol, plan.computed_dtype)
-    eps = float(np.finfo(plan.dtype).eps)
-    if tol is None and plan.computed_dtype != plan.dtype:
-        tolerance = max(tolerance, ROUNDED_ANGLE * eps)
-    may_widen = plan.form == "scatter" and plan.problem.may_widen
-    return dataclasses.replace(request, tol=tolerance, eps=eps, may_widen=may_widen)
 
 
 def _named(model: Model, X: Any) -> Model:
@@ -519,120 +457,6 @@ def _made_of(matrix: Sparse, problem: Problem) -> int:
     if whole and _backend.dtype_name(matrix.dtype) != problem.dtype:
         made += matrix.stored * (problem.itemsize + 8)
     return made
-
-
-def open_planned(
-    matrix: Any,
-    place: Place,
-    plan: Plan,
-    progress: Progress,
-    kept: np.ndarray | None,
-    limits: Limits,
-) -> Rows:
-    """X as the plan has it, of which some rows are kept: it is in place, or read there."""
-    size = plan.n_samples * plan.n_features * ITEMSIZES[plan.dtype]
-    is_double = plan.computed_dtype != plan.dtype
-    rows = open_rows(
-        matrix,
-        dtype=_backend.longest_float(place) if is_double else None,
-        place=place,
-        progress=progress,
-        read_rows=plan.read_rows,
-        panel_rows=plan.panel_rows,
-        whole_rows=plan.form == "scatter",
-        kept=kept,
-    )
-    rows.has_room_for_copy = size <= min(limits.spare(plan.memory), COPY_BYTES)
-    return rows
-
-
-def _suits_mixed_precision(matrix: Any, groups: Groups) -> bool:
-    """Whether X is an array of float64 numbers, and weights are harmless."""
-    is_dense = isinstance(matrix, np.ndarray) or not isinstance(matrix, (Sparse, RowReader))
-    is_dense = is_dense and not _backend.is_dask(matrix)
-    is_double = is_dense and _backend.dtype_name(matrix.dtype) == "float64"
-    return is_double and mixed.has_mild_weights(groups)
-
-
-def _in_form(request: Request, plan: Plan, limits: Limits, solver: str) -> Request:
-    """The request for the form of another plan, which ends as soon as that is not promising."""
-    return dataclasses.replace(
-        request,
-        width=plan.width,
-        wide_passes=plan.wide_passes,
-        form=plan.form,
-        costs=Costs()
-        if solver != "auto"
-        else plan.costs._replace(forming=math.inf, dense=math.inf),
-        rows=plan.schedule.rows(plan.problem, plan.form),
-        max_rows=_plan.most_rows(plan, limits),
-        fill=False,
-    )
-
-
-def _use_device_blocks(rows: Rows, plans: list[Plan]) -> None:
-    """Read X on an accelerator in blocks for which all plans have room."""
-    if plans[0].problem.accelerated and plans[0].where == MEMORY:
-        rows.block_bytes = min(plan.memory.temporaries for plan in plans)
-        rows.copy_bytes = max(rows.block_bytes, min(plan.block_bytes for plan in plans))
-
-
-def _dense_plan(plan: Plan, limits: Limits, profile: Profile) -> Plan | None:
-    """The plan for what an iteration leaves; None if no dense form fits into memory."""
-    if plan.form != "krylov":
-        return plan
-    try:
-        # Not in float64: a matrix that is formed in mid-course must suit the iteration.
-        form = smaller_form(plan.problem)
-        return _plan.choose(plan.problem, limits, form, profile, widens=False)
-    except MemoryError:
-        return None
-
-
-def _wide_plan(plan: Plan, limits: Limits, profile: Profile) -> Plan | None:
-    """The plan for S_t in double precision; None if it does not fit into memory."""
-    problem = dataclasses.replace(plan.problem, wide=True)
-    try:
-        return _after(plan, _plan.choose(problem, limits, "scatter", profile), MANY_NEAR_ZERO)
-    except MemoryError:
-        return None
-
-
-def _can_form(plan: Plan, dense: Plan | None) -> bool:
-    """Whether a matrix-free iteration can form C and go on with it."""
-    if dense is None or plan.where != MEMORY or plan.computed_dtype != dense.computed_dtype:
-        return False
-    problem = plan.problem
-    by_samples = problem.n < problem.d and problem.supervised
-    return dense.form == ("gram" if by_samples else "scatter")
-
-
-def _costs(plan: Plan, dense: Plan | None, solver: str) -> Costs:
-    if solver != "auto":
-        return Costs()  # the requested form, to the end
-    if plan.form == "krylov" and not _can_form(plan, dense):
-        anew = math.inf if dense is None else dense.seconds
-        return plan.costs._replace(forming=math.inf, dense=anew)
-    return plan.costs
-
-
-def _after(begun: Plan, dense: Plan, reason: str) -> Plan:
-    """The plan of a form that took over from another: with the larger peak of the two."""
-    memory = dense.memory._replace(
-        device=max(begun.bytes, dense.bytes),
-        blocks=max(begun.block_bytes, dense.block_bytes),
-        host=max(begun.host_bytes, dense.host_bytes),
-    )
-    return dataclasses.replace(dense, reason=reason, memory=memory, costs=begun.costs)
-
-
-def _needs_dense_form(solution: Solution, request: Request, solver: str, max_iter: int) -> bool:
-    if solution.eigenvalues.shape[0] < request.k and not request.positive_only:
-        return True
-    # Someone who limits the passes, or asks for this form, wants what it found.
-    low, high = solution.n_positive
-    unsure = not solution.is_complete or low < high
-    return unsure and solver == "auto" and solution.passes < max_iter
 
 
 def _check_solver(solver: str) -> None:

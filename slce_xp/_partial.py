@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from slce_xp import _backend, _errors, _fit, _parameters, _warnings
+from slce_xp import _backend, _errors, _fit, _parameters, _route, _warnings
 from slce_xp._backend import Array, Place
 from slce_xp._data import labels as _labels
 from slce_xp._data import matrix as _matrix
@@ -119,7 +119,7 @@ def add_up(
     with _backend.computing(place):
         if plan.where == MEMORY:
             matrix = _backend.move(matrix, place)
-        rows = _fit.open_planned(matrix, place, plan, Progress(), kept, limits)
+        rows = _route.open_planned(matrix, place, plan, Progress(), kept, limits)
         moments = moments_of(rows, groups, second=True, by_column=by_column, is_batch=True)
         moments = moments.astype(_backend.longest_float(place))
         moments = moments.about(moments.pivot)

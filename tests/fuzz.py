@@ -38,7 +38,7 @@ import numpy as np
 import scipy.sparse as sp
 
 import slce_xp
-from slce_xp import _fit as library_fit
+from slce_xp import _route
 from slce_xp._data import file_rows
 from slce_xp._planning import memory as _memory
 from slce_xp._planning import plan as _plan
@@ -595,7 +595,7 @@ def as_if_large(problem):
         replace(krylov, "solve", solve_narrowly)
         if problem.iterates:
             replace(_plan, "_schedules", always_iterating)
-            replace(library_fit, "_costs", lambda *args: random_costs(problem.seed, *args))
+            replace(_route, "_costs", lambda *args: random_costs(problem.seed, *args))
         if problem.block_rows is not None:
             size = problem.block_rows * problem.X.shape[1] * problem.X.itemsize
             replace(_memory, "READ_BLOCK", size)
@@ -618,7 +618,7 @@ def random_costs(seed, plan, dense, solver):
     rng = np.random.default_rng(seed)
     forming, more = rng.choice([0.0, 1.0, 2.0, 4.0, np.inf], 2)
     ritz = float(rng.choice([0.0, 1e-7, 1e-5]))
-    if plan.form == "krylov" and not library_fit._can_form(plan, dense):
+    if plan.form == "krylov" and not _route._can_form(plan, dense):
         forming = np.inf
     return Costs(1.0, float(forming), 1.0, float(more), ritz)
 

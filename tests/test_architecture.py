@@ -25,6 +25,7 @@ ROOMS = [
         "_summary",
         "_model",
         "_warnings",
+        "_route",
         "_fit",
         "_partial",
         "_feature_path",

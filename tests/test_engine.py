@@ -8,7 +8,7 @@ import oracle
 import pytest
 
 import slce_xp
-from slce_xp import _fit
+from slce_xp import _route
 from slce_xp._planning import plan as _plan
 from slce_xp._planning.profiles import PROFILES
 from slce_xp._planning.schedule import Schedule
@@ -30,7 +30,7 @@ def fit_with(costs, X, y, n_components="positive", form="krylov"):
     schedules = {form: [Schedule(4, 1)]}
     with (
         mock.patch.object(_plan, "_schedules", lambda f, problem: schedules.get(f, [])),
-        mock.patch.object(_fit, "_costs", return_value=costs),
+        mock.patch.object(_route, "_costs", return_value=costs),
     ):
         return slce_xp.fit(X, y, n_components)
 
