@@ -508,3 +508,18 @@ def test_a_batch_that_loses_digits_of_the_mean_of_all_samples_is_reported():
         for rows in (slice(0, 20), slice(20, 40)):
             mixed.partial_fit(X[rows], y[rows], sample_weight=weights[rows])
         mixed.model_.transform(X)
+
+
+@pytest.mark.parametrize(("dtype", "size"), [("float32", 1e4), ("float64", 1e8)])
+def test_sums_that_hide_an_eigenvalue_prove_no_angle(dtype, size):
+    """Its direction is not in the null space of X, although rounding makes it seem so."""
+    rng = np.random.default_rng(0)
+    y = np.arange(300) % 3
+    X = rng.normal(size=(300, 20)) + 3 * rng.normal(size=(3, 20))[y]
+    X[:, 0] += size * (y == 0)
+    X = X.astype(dtype)
+    with pytest.warns(UserWarning, match="known to lower the loss"):
+        model = slce_xp.SLCE(2).partial_fit(X, y).model_
+    assert model.n_positive_bounds == (1, 2)
+    assert model.angle_bound == np.inf
+    assert slce_xp.SLCE(1).partial_fit(X, y).model_.angle_bound < 1e-3

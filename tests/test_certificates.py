@@ -442,3 +442,41 @@ def test_a_large_null_space_does_not_hide_small_eigenvalues():
     model = slce_xp.fit(X, y, solver="scatter")
     assert model.n_positive_bounds == (142, 142)
     np.testing.assert_allclose(model.eigenvalues[-3:], values[139:142], rtol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("seed", range(60))
+def test_large_features_do_not_hide_positive_eigenvalues(dtype, seed):
+    """Rounding of large features may exceed eigenvalues of others: then they are not denied.
+
+    How many are positive does not depend on the units of features, by Sylvester's law.
+    """
+    rng = np.random.default_rng(seed)
+    n_classes = int(rng.integers(2, 8))
+    n, d = int(rng.integers(3 * n_classes, 80)), int(rng.integers(3, 90))
+    y = np.arange(n) % n_classes
+    X = rng.normal(size=(n, d)) + rng.uniform(0, 2) * rng.normal(size=(n_classes, d))[y]
+    X[:, : rng.integers(1, 3)] *= 10.0 ** rng.uniform(0, 6 if dtype == "float32" else 9)
+    X = X.astype(dtype)
+    centred = X.astype(float) - X.astype(float).mean(axis=0)
+    values = np.linalg.eigvalsh(oracle.matrix(centred / centred.std(axis=0), y))
+    expected = int((values > 1e-10 * np.abs(values).max()).sum())
+    for solver in ("auto", "krylov"):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that it is not known how many there are
+            model = slce_xp.fit(X, y, "positive", solver=solver)
+        low, high = model.n_positive_bounds
+        assert low <= expected <= high
+
+
+def test_auto_finds_positive_eigenvalues_that_passes_over_x_cannot_see():
+    rng = np.random.default_rng(0)
+    y = np.arange(1500) % 10
+    X = rng.normal(size=(1500, 1200)).astype(np.float32)
+    X[:, 0] *= 1e4
+    scaled = X / X.std(axis=0)
+    expected = slce_xp.fit(scaled.astype(float), y, "positive", solver="scatter").n_positive
+    assert expected == 9
+    model = slce_xp.fit(X, y, "positive")
+    assert model.n_positive_bounds == (9, 9)
+    assert model.n_components == 9

@@ -238,3 +238,19 @@ def test_estimator_and_saved_plan(tmp_path):
     assert model.plan.precision == "mixed"
     model.save(tmp_path / "model.npz")
     assert slce_xp.load(tmp_path / "model.npz").plan == model.plan
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_residuals_are_at_least_as_long_as_measured(seed):
+    """Of each component, also after a correction that is known for all of them together only."""
+    rng = np.random.default_rng(seed)
+    n, d, n_classes = 25, 71, 6
+    y = np.arange(n) % n_classes
+    X = rng.normal(size=(n, d)) + rng.normal(size=(n_classes, d))[y]
+    X *= 10.0 ** (-5 * np.arange(d) / d)
+    model = slce_xp.fit(X, y, solver="krylov", precision="mixed")
+    assert model.plan.precision == "mixed"
+    M = oracle.matrix(X, y)
+    A = model.components
+    lengths = np.linalg.norm(A @ M - model.eigenvalues[:, None] * A, axis=1)
+    assert (lengths / np.linalg.norm(M, 2) <= model.residuals + 1e-15).all()

@@ -4,6 +4,7 @@ import dataclasses
 import itertools
 import json
 import math
+import os
 import subprocess
 import sys
 import timeit
@@ -317,3 +318,15 @@ def test_importing_the_package_reads_no_profile():
     code = "import sys, slce_xp; print(slce_xp._planning.profiles._last)"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout.strip() == "(None, {})"
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
+def test_a_path_that_is_no_regular_file_is_left_alone(tmp_path, monkeypatch):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    monkeypatch.setenv("SLCE_XP_PROFILE", str(pipe))
+    monkeypatch.setattr(profiles, "stored", dict)  # a pipe would be waited for
+    with pytest.warns(UserWarning, match="not a regular file"):
+        slce_xp.calibrate(_quick=True)
+    assert pipe.is_fifo()
+    assert [path.name for path in tmp_path.iterdir()] == ["pipe"]

@@ -70,3 +70,22 @@ def test_threads_of_scipy_are_limited_for_small_matrices_and_given_back():
     assert [found.pop(name) for name in ("one of two", "the other")] == [limited, limited]
     assert set(found) == {"large", "after both", "after an error", "after a fit"}
     assert all(counts == whole for counts in found.values())
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
+def test_a_process_that_is_forked_during_a_solve_does_not_wait_for_it():
+    code = """
+import os
+from slce_xp._backend import threads
+
+with threads.few_threads(10):
+    child = os.fork()
+    if not child:
+        with threads.few_threads(10):
+            os._exit(7)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+    run = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert run.stdout.strip() == "7"

@@ -19,10 +19,17 @@ from threadpoolctl import ThreadpoolController
 
 # Rows of a matrix from which on several threads gain more than they lose.
 LARGE_MATRIX = 1500
-# Seconds that a thread of Python waits for another one to end its solve. SciPy's hold the
-# interpreter's lock anyway; a process that was forked meanwhile would wait forever.
-PATIENCE = 10.0
 _one_at_a_time = Lock()  # so that each one gives back what it found
+
+
+def _renew_lock() -> None:
+    """Forget a lock that another thread of the parent held when this process was forked."""
+    global _one_at_a_time
+    _one_at_a_time = Lock()
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(after_in_child=_renew_lock)
 
 
 def scipy_linalg() -> Any:
@@ -33,14 +40,11 @@ def scipy_linalg() -> Any:
 @contextmanager
 def few_threads(size: int) -> Iterator[None]:
     """Give SciPy's own BLAS one thread for a matrix of so many rows, unless it is large."""
-    if size > LARGE_MATRIX or not _one_at_a_time.acquire(timeout=PATIENCE):
+    if size > LARGE_MATRIX:
         yield
         return
-    try:
-        with _own_blas().limit(limits=1):
-            yield
-    finally:
-        _one_at_a_time.release()
+    with _one_at_a_time, _own_blas().limit(limits=1):
+        yield
 
 
 @cache

@@ -8,6 +8,7 @@ positive and finite is ignored as a whole: a profile changes how fast a fit is, 
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import tempfile
@@ -54,6 +55,8 @@ def stored() -> dict[str, Profile]:
 def store(profile: Profile, place: Place) -> str:
     """Write the profile of a place completely or not at all; return the path of the file."""
     target = path()
+    if os.path.exists(target) and not os.path.isfile(target):
+        raise OSError(errno.EINVAL, "it is not a regular file", target)
     profiles = {**stored(), _key(_name(place.xp), _backend.accelerator_model(place)): profile}
     contents = {
         "format": FORMAT,

@@ -22,6 +22,11 @@ from slce_xp.core.operators import CentroidOperator
 ROUNDING_EPS = 32.0
 # Eigenvalues can be counted above so many times that.
 FLOOR = 3.0
+# C is small where it is below so many times the level at which eigenvalues of M can be counted.
+SMALL = 16.0
+# Rounding of the class rows in the coordinates of a space, in eps of the rows and for each row of
+# the space.
+PART_EPS = 1.0 / 6.0
 # With samples without a label, and more components than these, equal eigenvalues may be missed.
 MOST_RANDOM = 64
 # Levels between Ritz values at which eigenvalues are counted, at most so many after a pass.
@@ -45,6 +50,8 @@ class Count(NamedTuple):
         What to add to the space to know more, in the coordinates of its pool.
     below : float
         No eigenvalue but the first `low` is larger than this; infinite if that is not proved.
+    hidden : int
+        How many more may be positive, and so small that no Ritz value need stand for them.
     """
 
     low: int = 0
@@ -52,6 +59,7 @@ class Count(NamedTuple):
     proven: bool = False
     rows: np.ndarray | None = None
     below: float = math.inf
+    hidden: int = 0
 
 
 def angle_bound(residual: float, rounding: float, least: float, below: float) -> float:
@@ -144,8 +152,15 @@ class Counter:
             return Count(low, max(low, min(high, k)), proven, below=below)
         if found >= k == self._most:
             return Count(k, k, True, below=0.0)
+
+        def within_rounding(seen: int, rows: np.ndarray | None = None) -> Count:
+            """What is within rounding of zero may be positive, or not."""
+            hidden = max(0, min(_hidden(space, floor), self._most - found))
+            high = min(max(near, found + hidden), k)
+            return Count(low, high, True, rows, after(seen), hidden)
+
         if space.exhausted:  # it holds all eigenvectors of positive eigenvalues
-            return Count(low, min(near, k), True, below=after(found))
+            return within_rounding(found)
         most, rows = self._most, None
         for level in self._levels(values, floor):
             seen = int((values > np.maximum(level, error)).sum())
@@ -160,8 +175,7 @@ class Counter:
                     return Count(k, k, True, below=after(seen, level))
                 rows = np.concatenate([rows, outside[:seen][late[:seen]]])
             elif above <= seen:
-                # What is within rounding of zero may be positive, or not.
-                return Count(low, min(near, k), True, rows, after(seen))
+                return within_rounding(seen, rows)
         return Count(low, min(most, k), False, rows)
 
     def _levels(self, values: np.ndarray, floor: float) -> list[float]:
@@ -210,6 +224,19 @@ def count_above_by_samples(
     solved = _solve_shifted(space.matrix, level + rounding, known)
     matrix = 2.0 * (known.T @ known - level * (known.T @ solved))
     return _count_above_one(matrix, space.eps), space.outside(solved)
+
+
+def _hidden(space: KrylovSpace, level: float) -> int:
+    """How many eigenvalues of M may lie between zero and a level, where they cannot be counted.
+
+    C + σI hides what C is where it is below the level. If class rows reach into that part of the
+    space, as many eigenvalues may be positive, for all that is known.
+    """
+    values, vectors = np.linalg.eigh(space.matrix)
+    known = _class_columns(space)
+    parts = np.linalg.svd(vectors[:, values <= SMALL * level].T @ known, compute_uv=False)
+    rounding = PART_EPS * space.size * space.eps * np.linalg.norm(known)
+    return int((parts > rounding).sum())
 
 
 def _class_columns(space: KrylovSpace) -> np.ndarray:

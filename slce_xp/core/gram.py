@@ -145,6 +145,7 @@ def solve(operator: CentroidOperator, request: Request) -> Solution:
     if missing > 0:
         outside = _off_row_space(operator, factor @ factor.T, operator.draw(missing))
         null = xp.concat([null, outside], axis=1) if null.shape[1] else outside
+    is_known = request.positive_only or not (wanted and found.has_unknown)
     found, converged = found.real(), True
     if found.values.size:
         count = min(k, found.values.size)
@@ -171,10 +172,10 @@ def solve(operator: CentroidOperator, request: Request) -> Solution:
         null = refine_null(operator, images.known, null[:, :count], square)
     values, vectors, bounds = leading(operator, k, found, null)
     angle = math.inf
-    if converged:
+    if converged and is_known:
         kept = k - min(null.shape[1], max(0, k - found.before_zero))
         angle = found.angle_bound(bounds[0] if request.positive_only else kept, level, d)
-    else:
+    elif not converged:
         bounds = bounds[0], k
     return Solution(values, vectors, bounds, angle, converged=converged)
 

@@ -322,10 +322,12 @@ def _settled(
             lengths = _residual_lengths(operator, pairs.vectors)
     rounding = LARGEST_RESIDUAL * ritz.eps * ritz.largest + operator.mean_rounding(ritz.largest)
     beyond = np.maximum(lengths - rounding, 0.0)
-    low, high = pairs.or_inexact(beyond).bounds()
+    # The space need not hold eigenvectors near zero: an eigenvalue may be above a negative value by
+    # as much as the residual is long.
+    low, high = pairs.or_inexact(lengths).bounds()
     # Vectors that have not converged say nothing of the eigenvalues they are to become.
     is_known = count.proven and not beyond.any()
-    high = max(high + lost if is_known else found.bounds[1], low, count.low)
+    high = max(high + lost if is_known else found.bounds[1], low, count.low + count.hidden)
     low, high = min(low, k), min(high, k)
     beyond = np.maximum(beyond[:low], 4.0 * ritz.eps * ritz.norm)
     below = found.below

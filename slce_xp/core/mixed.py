@@ -149,7 +149,8 @@ def refined(
         gap = float(values[-1]) - below - rounding
         if not gap > 0.0:
             return None
-        angle = angle_bound(_norm(lengths), rounding, float(values[-1]), below)
+        total = _norm(lengths)
+        angle = angle_bound(total, rounding, float(values[-1]), below)
         if angle > request.tol:
             target = 0.25 * request.tol * gap / math.sqrt(count)
             change, left = _correction(single, rows, residual, lengths, values / unit, target)
@@ -161,9 +162,9 @@ def refined(
             )
             values, turn = _turned(np.diag(values) + couplings, double, rows.dtype)
             rows = eigen.orthonormal_columns((turn @ (rows + change)).T).T
-            lengths = left + distance * sizes[:, 0] + np.linalg.norm(couplings, axis=1)
-            lengths = np.full(count, _norm(lengths) / math.sqrt(count))  # of rows that were turned
-            angle = angle_bound(_norm(lengths), rounding, float(values[-1]), below)
+            total = _norm(left + distance * sizes[:, 0] + np.linalg.norm(couplings, axis=1))
+            lengths = np.full(count, total)  # rows were turned: any of them may have all of it
+            angle = angle_bound(total, rounding, float(values[-1]), below)
         if angle <= request.tol:
             return _solution(found, values, rows, lengths, rounding, angle)
     return None

@@ -69,6 +69,11 @@ class Resolved(NamedTuple):
         possible = (self.values > -self.error) & (~self.is_null | np.isinf(self.error))
         return low, int(possible.sum())
 
+    @property
+    def has_unknown(self) -> bool:
+        """Whether some only seem to be in the null space, and may be any directions."""
+        return bool((self.is_null & np.isinf(self.error)).any())
+
     def angle_bound(self, count: int, rounding: float, d: int) -> float:
         """A bound of the angle of the first `count` that are not in the null space.
 

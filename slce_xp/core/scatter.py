@@ -78,6 +78,8 @@ def solve(operator: ScatterOperator, request: Request) -> Solution:
     low, high = found.bounds()
     kept = min(low, k) if request.positive_only else k - max(wanted, 0)
     angle = found.angle_bound(kept, rounding, len(found.values))
+    if found.has_unknown and wanted > 0 and not request.positive_only:
+        angle = math.inf
     return Solution(values, vectors, (min(low, k), min(high, k)), angle)
 
 
