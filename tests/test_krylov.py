@@ -253,7 +253,10 @@ def degenerate():
 def test_dependent_directions_are_deflated(dtype, case):
     X, y = degenerate()[case]
     X = X.astype(dtype)
-    model = fit(X, y)
+    with warnings.catch_warnings():
+        if dtype == "float32":  # more may be positive, in features of the size of rounding
+            warnings.filterwarnings("ignore", ".* cannot be distinguished from zero")
+        model = fit(X, y)
     assert model.solver == "krylov"
     values, vectors = oracle.eigenpairs(X, y)
     scale = np.abs(values).max()
