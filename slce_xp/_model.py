@@ -88,7 +88,7 @@ class Model:
         Lower and upper bound of the number of positive eigenvalues among those requested. They
         differ if some cannot be distinguished from zero; `n_positive` is the lower bound.
     total_loss : float
-        The loss without components, ‖C̃‖² = tr(S_b).
+        The loss without components, ‖C̃‖² = tr(S_b), and λ·tr(S_t) of samples without a label.
     plan : Plan
         How it was computed; `plan.form` is the form of the eigenproblem.
     angle_bound : float
