@@ -6,6 +6,8 @@ import importlib.metadata
 import math
 import re
 import shlex
+import sys
+from types import FrameType
 from typing import TypeVar
 
 E = TypeVar("E", bound=Exception)
@@ -64,3 +66,13 @@ def not_finite(row: int, column: int, value: float) -> ValueError:
 def too_large(dtype: str) -> ValueError:
     """The error for finite numbers whose squares overflow."""
     return invalid("X", f"X must be small enough for sums of squares in {dtype}. Scale X down")
+
+
+def caller_level() -> int:
+    """The `stacklevel` with which a warning, given where this is called, names the user's line."""
+    package = __name__.partition(".")[0]
+    frame: FrameType | None = sys._getframe(1)
+    level = 0
+    while frame is not None and str(frame.f_globals.get("__name__")).partition(".")[0] == package:
+        frame, level = frame.f_back, level + 1
+    return level + 1

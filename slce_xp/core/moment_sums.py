@@ -290,7 +290,7 @@ def _better_frame(
     return centring
 
 
-def warn_if_far(rows: Rows, centring: float, scatter: float, stacklevel: int = 6) -> None:
+def warn_if_far(rows: Rows, centring: float, scatter: float) -> None:
     """Warn if centring, which subtracts as much from the squares of X, loses digits of a sparse X.
 
     Dense rows are shifted instead.
@@ -300,7 +300,7 @@ def warn_if_far(rows: Rows, centring: float, scatter: float, stacklevel: int = 6
         warnings.warn(
             "X is sparse and its mean is much larger than its spread, so centring it loses digits "
             f"of {dtype}. Subtract a constant from columns with large means, or pass a dense X",
-            stacklevel=stacklevel,
+            stacklevel=_errors.caller_level(),
         )
 
 

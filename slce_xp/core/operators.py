@@ -477,7 +477,7 @@ class CentroidOperator(ScatterOperator):
     def warn_if_far(self, norm: float) -> None:
         """Warn if products with C, of a given norm, lose digits of a sparse X by centring."""
         # Scores are rounded relative to those of the mean, which is the root of what squares lose.
-        warn_if_far(self._rows, math.sqrt(self.centring), math.sqrt(norm), stacklevel=5)
+        warn_if_far(self._rows, math.sqrt(self.centring), math.sqrt(norm))
 
     @cached_property
     def _mean_left(self) -> Array:
