@@ -195,7 +195,7 @@ def _swift_plan(given: Given, plan: Plan, tol: float, precision: str) -> Plan | 
 
 
 def _brief(plan: Plan, solver: str) -> Costs:
-    """Costs of an iteration that ends as soon as it is not promising."""
+    """Costs of an iteration that never turns to another form: a fit in full precision follows."""
     if solver != "auto":
         return Costs()
     return plan.costs._replace(forming=math.inf, dense=math.inf)
