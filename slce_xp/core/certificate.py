@@ -25,7 +25,8 @@ FLOOR = 3.0
 # C is small where it is below so many times the level at which eigenvalues of M can be counted.
 SMALL = 16.0
 # Rounding of the class rows in the coordinates of a space, in eps of the rows and for each row of
-# the space. By trial: null directions of real data reach 1/8, hidden ones that were drawn exceed it.
+# the space. By trial: null directions of real data reach 1/8, drawn ones that hide more exceed
+# this.
 PART_EPS = 1.0 / 6.0
 # With samples without a label, and more components than these, equal eigenvalues may be missed.
 MOST_RANDOM = 64
