@@ -18,6 +18,7 @@ from slce_xp._planning.clock import QUICK, Clock, Effort
 from slce_xp._planning.curve import Curve
 from slce_xp._planning.devices import FILE
 from slce_xp._planning.profile import Arithmetic, Profile
+from slce_xp.core.eigen import gram_of
 
 FEW = 10  # eigenpairs
 LONG_PRODUCT = 5e-3  # seconds
@@ -70,7 +71,7 @@ def calibrate(
     start = time.monotonic()
     with _backend.computing(place):
         clock = Clock(place, effort)
-        # Other programs come and go: each step is measured in every lap, and its least time counts.
+        # Other programs come and go: each step is measured in every lap, and its median counts.
         profile = _measured(clock)
         for _ in range(effort.laps - 1):
             if time.monotonic() - start < effort.patience:
@@ -125,9 +126,9 @@ def _arithmetic(clock: Clock, dtype: Any) -> Arithmetic:
     product = Curve.through(
         ((w, _both_ways(clock, ("product", kind), X, w) / (n * d)) for w in widths), 1.0
     )
-    tall = X[:, : min(d, 1000)]
-    m = tall.shape[1]
-    symmetric = clock.net(("symmetric", kind), lambda: tall.T @ tall) / (n * m)
+    symmetric = Curve.through(
+        ((w, _symmetric(clock, X, w) / (n * w)) for w in (*widths, 1000) if 1 < w <= d), 1.0
+    )
     eigh, some, cholesky = _factorizations(clock, dtype)
     last = int(some.sizes[-1])
     S = _positive_definite(clock, last, dtype)
@@ -139,7 +140,7 @@ def _arithmetic(clock: Clock, dtype: Any) -> Arithmetic:
     short = _qr(clock, X[: 2 * w, :w]) - 2 * w * qr(w)
     return Arithmetic(
         product=product,
-        symmetric_share=min(max(symmetric / product(m), 0.25), 1.0),
+        symmetric=symmetric,
         eigh=eigh,
         eigh_some=some,
         eigh_vector=max(quarter - some(last), 0.0) / (last // 4 * last**2),
@@ -169,6 +170,12 @@ def _both_ways(clock: Clock, name: tuple, X: Array, width: int) -> float:
     return (
         clock.net((*name, "X"), lambda: left @ X) + clock.net((*name, "X.T"), lambda: right @ X.T)
     ) / 2
+
+
+def _symmetric(clock: Clock, X: Array, width: int) -> float:
+    """Time of RᵀR for some columns of X."""
+    rows = _backend.copied(X[:, :width])
+    return clock.net(("symmetric", _backend.dtype_name(X.dtype), rows.shape), lambda: gram_of(rows))
 
 
 def _qr(clock: Clock, X: Array) -> float:

@@ -66,12 +66,12 @@ class Clock:
     @property
     def wait(self) -> float:
         """Seconds until the host has read one number."""
-        return min(self._times[("wait",)])
+        return self._typical(("wait",))
 
     @property
     def operation(self) -> float:
         """Overhead of one array operation."""
-        return max(min(self._times[("chain",)]) - self.wait, LEAST) / CHAIN
+        return max(self._typical(("chain",)) - self.wait, LEAST) / CHAIN
 
     @property
     def is_disturbed(self) -> bool:
@@ -98,11 +98,11 @@ class Clock:
         return _backend.draw_normal(0, shape, self.place, dtype)
 
     def net(self, name: tuple, run: Callable[[], Array]) -> float:
-        """Time of a step in the best lap, without waiting and the overhead of one operation."""
+        """Time of a step in a typical lap, without waiting and the overhead of one operation."""
         return max(self._run(name, run) - self.wait - self.operation, LEAST)
 
     def _run(self, name: tuple, run: Callable[[], Array], pause: float = 0.0) -> float:
-        """Median time of a step in this lap; the least of all laps counts."""
+        """Time a step in this lap; return its typical time in all laps so far."""
         taken: list[float] = []
         if name not in self._times:
             _finish(run())  # to warm up
@@ -114,7 +114,11 @@ class Clock:
             taken.append(self._now() - start)
             spent += pause + taken[-1]
         self._times.setdefault(name, []).append(float(np.median(taken)))
-        return min(self._times[name])
+        return self._typical(name)
+
+    def _typical(self, name: tuple) -> float:
+        """The median over laps: fits, too, are made while other programs come and go."""
+        return float(np.median(self._times[name]))
 
 
 def _finish(x: Array) -> None:

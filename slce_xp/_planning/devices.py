@@ -40,7 +40,9 @@ def cpu(threads: int = 4) -> Profile:
             product=Curve.through(
                 ((w, 2.0 * w / (rate * speed) + 5.0 / bandwidth) for w in WIDTHS), 1.0
             ),
-            symmetric_share=0.5,
+            symmetric=Curve.through(
+                ((w, w / (rate * speed) + 2.5 / bandwidth) for w in WIDTHS), 1.0
+            ),
             eigh=Curve.through(((m, every(m)) for m in sizes), 3.0),
             eigh_some=Curve.through(((m, some(m)) for m in sizes), 3.0),
             eigh_vector=3e-10 * cubes,
@@ -79,9 +81,10 @@ def _gpu(name: str, double: float, single: float, memory: float) -> Profile:
             ((m, 28e-6 * m + m**3 / 3 * item / bandwidth + 6 * m**3 / (0.6 * rate)) for m in SIZES),
             3.0,
         )
+        product = Curve.through(((w, 2.0 * w / rate + item / bandwidth) for w in WIDTHS), 1.0)
         arithmetic[item] = Arithmetic(
-            product=Curve.through(((w, 2.0 * w / rate + item / bandwidth) for w in WIDTHS), 1.0),
-            symmetric_share=1.0,
+            product=product,
+            symmetric=product,
             eigh=eigh,
             eigh_some=eigh,
             eigh_vector=0.0,

@@ -24,7 +24,7 @@ from slce_xp._planning.profile import Profile
 __all__ = ["PROFILES", "Profile", "load", "path", "store", "stored", "threads"]
 
 VARIABLE = "SLCE_XP_PROFILE"
-FORMAT, VERSION = "slce_xp profiles", 1
+FORMAT, VERSION = "slce_xp profiles", 2
 _THREADS = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS")
 
 
