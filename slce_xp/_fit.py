@@ -408,9 +408,8 @@ def make_plan(
     """The plan for X, and X as it suits the plan: in memory, or to be read in blocks."""
     limits = Limits(memory, _backend.free_bytes(place))
     accelerated = _backend.accelerator_model(place) is not None
-    is_array = not isinstance(matrix, (RowReader, Sparse)) and not _backend.is_dask(matrix)
     has_double = _backend.dtype_name(_backend.longest_float(place)) == "float64"
-    doubles = problem.doubles and is_array and has_double and not accelerated
+    doubles = problem.doubles and has_double and not accelerated and _by_blocks(matrix, problem)
     by_code = _backend.adds_by_code(place)
     problem = dataclasses.replace(
         problem, accelerated=accelerated, doubles=doubles, by_code=by_code
@@ -448,13 +447,18 @@ def make_plan(
     return matrix, limits, choose(problem, limits)
 
 
+def _by_blocks(matrix: Any, problem: Problem) -> bool:
+    """Whether X is an array or a sparse matrix in memory that is converted block by block."""
+    if isinstance(matrix, Sparse):  # if its library can slice, and the sums are made of blocks
+        by_columns = problem.n_classes >= max(ONE_HOT_CLASSES + 1, problem.d)
+        return matrix.can_slice and not by_columns
+    return not isinstance(matrix, RowReader) and not _backend.is_dask(matrix)
+
+
 def _made_of(matrix: Sparse, problem: Problem) -> int:
     """Bytes of a sparse matrix as it is computed with, as far as that is another than it is."""
     made = matrix.compressing_bytes
-    # Blocks are converted one by one, if the library can slice and the sums are made of blocks.
-    by_columns = problem.n_classes >= max(ONE_HOT_CLASSES + 1, problem.d)
-    whole = by_columns or not matrix.can_slice
-    if whole and _backend.dtype_name(matrix.dtype) != problem.dtype:
+    if not _by_blocks(matrix, problem) and _backend.dtype_name(matrix.dtype) != problem.dtype:
         made += matrix.stored * (problem.itemsize + 8)
     return made
 

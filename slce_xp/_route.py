@@ -78,7 +78,7 @@ class Given:
     def open(self, plan: Plan, following: Plan | None = None) -> Rows:
         """X as a plan has it, in blocks that suit the one that may follow, too."""
         rows = open_planned(self.matrix, self.place, plan, self.progress, self.kept, self.limits)
-        _use_device_blocks(rows, [plan, following or plan])
+        _use_planned_blocks(rows, [plan, following or plan])
         return rows
 
     def operator(self, rows: Rows, form: str) -> CentroidOperator:
@@ -124,6 +124,8 @@ def solve(given: Given, plan: Plan, request: Request, precision: str) -> Solved:
     else:
         solution = krylov.solve(operator, request)
         if dense is not None and _needs_dense_form(solution, request, solver):
+            if not solution.formed:  # nothing to go on with, so that it may be in float64
+                dense = _plan.choose(plan.problem, limits, dense.form, given.profile)
             is_wider = dense.computed_dtype != plan.computed_dtype
             if plan.form == "krylov" and (plan.where != MEMORY or is_wider):
                 operator = given.operator(given.open(dense), dense.form)
@@ -213,10 +215,11 @@ def _in_form(request: Request, plan: Plan, limits: Limits) -> Request:
     )
 
 
-def _use_device_blocks(rows: Rows, plans: list[Plan]) -> None:
-    """Read X on an accelerator in blocks for which all plans have room."""
-    if plans[0].problem.accelerated and plans[0].where == MEMORY:
-        rows.block_bytes = min(plan.memory.temporaries for plan in plans)
+def _use_planned_blocks(rows: Rows, plans: list[Plan]) -> None:
+    """Read X in memory in blocks for which all plans have room."""
+    if plans[0].where == MEMORY:
+        if plans[0].problem.accelerated:
+            rows.block_bytes = min(plan.memory.temporaries for plan in plans)
         rows.copy_bytes = max(rows.block_bytes, min(plan.block_bytes for plan in plans))
 
 

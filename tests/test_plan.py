@@ -15,6 +15,8 @@ import slce_xp
 from slce_xp import _backend
 from slce_xp._planning import plan as _plan
 from slce_xp._planning import sizes as _sizes
+from slce_xp._planning.memory import memory_of
+from slce_xp._planning.schedule import Schedule
 from slce_xp.core.rows import block_bytes
 
 # samples, features, classes
@@ -133,13 +135,17 @@ def test_invalid_sizes_raise(size):
         slce_xp.fit(np.eye(4), [0, 0, 1, 1], max_memory=size)
 
 
+def least_bytes(form, problem):
+    """Bytes of a dense form with the smallest blocks."""
+    return memory_of(form, problem, Schedule(), _plan.Limits(0)).total
+
+
 @pytest.mark.parametrize("shape", [(1_500, 8_000, 60), (100_000, 1_000, 40), (2_000, 9_000, 100)])
 def test_less_memory_selects_a_smaller_form(shape):
     free = slce_xp.plan(*shape)
     assert free.form != "krylov"
     problem = _plan.Problem(*shape, shape[2] - 1, "float64")
-    memory = _plan.choose(problem, _plan.Limits(), free.form).most_bytes
-    tight = slce_xp.plan(*shape, max_memory=memory - 1)
+    tight = slce_xp.plan(*shape, max_memory=least_bytes(free.form, problem) - 1)
     assert tight.form == "krylov"
     assert tight.bytes < free.bytes
     assert "fits into memory" in tight.reason
@@ -160,12 +166,9 @@ def test_without_memory_for_a_dense_form_the_matrix_free_result_is_kept():
     # The matrix-free form fits, but not the dense one that the rest would need.
     half = np.random.default_rng(0).standard_normal((1500, 2000))
     X, y = np.concatenate([half, half]), np.arange(3000) // 1500  # the same samples in both classes
-    dense, free = (
-        _plan.choose(_plan.Problem(3000, 2000, 2, 1, "float64"), _plan.Limits(), form)
-        for form in ("scatter", "krylov")
-    )
-    memory = dense.most_bytes - 1
-    assert free.most_bytes <= memory
+    problem = _plan.Problem(3000, 2000, 2, 1, "float64")
+    memory = least_bytes("scatter", problem) - 1
+    assert _plan.choose(problem, _plan.Limits(), "krylov").most_bytes <= memory
     with pytest.warns(slce_xp.ConvergenceWarning, match="dense"):
         model = slce_xp.fit(X, y, solver="krylov", max_memory=memory)
     assert (model.solver, model.n_components, model.n_positive) == ("krylov", 1, 0)

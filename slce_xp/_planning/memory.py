@@ -17,6 +17,9 @@ PASS_COPIES = 9  # of a block of rows, while it is orthogonalized against the sp
 READ_BLOCK, READ_SHARE = 2**24, 16
 # Blocks alive at a time: the one read, the next one, a shifted one, one times its weights.
 BLOCKS_ALIVE = 4
+# Rows that are converted or shifted: what a form allocates anyway over what a block of them may take.
+# Each block adds to a sum that is as large as the result.
+COPY_SHARE = 4
 # The part of what is left on an accelerator that larger blocks may take; most is for more passes.
 DEVICE_BLOCK_SHARE = 8
 # Bytes of rows that the Gram form holds while it reads the others.
@@ -92,12 +95,16 @@ def memory_of(form: str, problem: Problem, schedule: Schedule, limits: Limits) -
     block = block_bytes(n, d, item)
     copied = 0 if form == "gram" else block  # it has one already
     memory = _memory_with(form, problem, schedule, block, copied)
-    if problem.accelerated and problem.stored is None:
+    if problem.stored is not None:
+        return memory
+    if problem.accelerated:
         most = limits.spare(memory) / DEVICE_BLOCK_SHARE
         larger = device_block_bytes(n, d, item, most)
-        if larger[1] > block:
-            memory = _memory_with(form, problem, schedule, *larger)
-    return memory
+        return _memory_with(form, problem, schedule, *larger) if larger[1] > block else memory
+    copied = min(memory.device // COPY_SHARE, n * d * item)
+    larger = max(block, copied)
+    fits = larger > block and larger - memory.blocks <= limits.spare(memory)
+    return memory._replace(blocks=larger) if fits else memory
 
 
 def _memory_with(

@@ -289,7 +289,7 @@ def plan(
     is_gpu = device not in (None, "cpu")
     problem = Problem(
         n, d, n_classes, k, dtype, stored, where, by_rows=where != MEMORY, accelerated=is_gpu,
-        doubles=where == MEMORY and stored is None and not is_gpu, by_code=not is_gpu,
+        doubles=where == MEMORY and not is_gpu, by_code=not is_gpu,
     )  # fmt: skip
     limits = Limits(parse_bytes(max_memory))
     machine = parse_bytes(machine_memory, "machine_memory")
