@@ -22,6 +22,7 @@ from slce_xp.core.eigen import gram_of
 
 FEW = 10  # eigenpairs
 LONG_PRODUCT = 5e-3  # seconds
+MOVED = 2**22  # numbers that are moved at a time, as many as a block of a file has
 
 
 def calibrate(
@@ -103,7 +104,7 @@ def _measured(clock: Clock) -> Profile:
     single = double
     if _backend.dtype_name(longest) != "float32":
         single = _arithmetic(clock, place.xp.float32)
-    values = np.ones((clock.effort.entries // 4, 1), dtype=np.float32)
+    values = np.ones((min(clock.effort.entries // 4, MOVED), 1), dtype=np.float32)
     moving = clock.net(("move",), lambda: _backend.copied(_backend.from_host(values, place)))
     there = _backend.from_host(values, place)
     reading = clock.net(("read",), lambda: place.xp.sum(there, axis=0))

@@ -17,8 +17,8 @@ PASS_COPIES = 9  # of a block of rows, while it is orthogonalized against the sp
 READ_BLOCK, READ_SHARE = 2**24, 16
 # Blocks alive at a time: the one read, the next one, a shifted one, one times its weights.
 BLOCKS_ALIVE = 4
-# Rows that are converted or shifted: what a form allocates anyway over what a block of them may take.
-# Each block adds to a sum that is as large as the result.
+# A block of rows that are converted or shifted may take this part of what a form allocates anyway:
+# it adds to a sum that is as large as the result, and small ones do so too often.
 COPY_SHARE = 4
 # The part of what is left on an accelerator that larger blocks may take; most is for more passes.
 DEVICE_BLOCK_SHARE = 8
@@ -102,9 +102,8 @@ def memory_of(form: str, problem: Problem, schedule: Schedule, limits: Limits) -
         larger = device_block_bytes(n, d, item, most)
         return _memory_with(form, problem, schedule, *larger) if larger[1] > block else memory
     copied = min(memory.device // COPY_SHARE, n * d * item)
-    larger = max(block, copied)
-    fits = larger > block and larger - memory.blocks <= limits.spare(memory)
-    return memory._replace(blocks=larger) if fits else memory
+    fits = copied > block and copied - memory.blocks <= limits.spare(memory)
+    return memory._replace(blocks=copied) if fits else memory
 
 
 def _memory_with(
