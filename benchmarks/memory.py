@@ -1,4 +1,4 @@
-"""Bytes beside X and time, against n, d, K, k and dtype: ``python -m benchmarks.memory``.
+"""Bytes in addition to X and time, against n, d, K, k and dtype: ``python -m benchmarks.memory``.
 
 On the CPU each point is a process of its own, watched by memray, which sees what C++ libraries
 allocate, too. X is made and every contender runs once before the watch begins: X, code that is
@@ -403,7 +403,7 @@ def measure_all(backends: list[str], quick: bool) -> dict[str, Any]:
 
 
 def exponents(results: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Powers of n and d that the bytes beside X grow with, by form and backend."""
+    """Powers of n and d that the bytes in addition to X grow with, by form and backend."""
     rows = []
     for backend in NAMES:
         for name in (*_plan.FORMS, *OTHERS):
@@ -458,13 +458,13 @@ def one_line(result: dict[str, Any]) -> str:
     plan = f", plan {format_bytes(result['plan'])}" if "plan" in result else ""
     seconds = "" if result["seconds"] is None else f", {result['seconds']:.3g} s"
     share = result["peak"] / Point("", "", *size_of(result)).x_bytes
-    return f"{head} {format_bytes(result['peak']):>8} beside X, {share:.3g} × X{plan}{seconds}"
+    return f"{head} {format_bytes(result['peak']):>8} added, {share:.3g} × X{plan}{seconds}"
 
 
 def full_table(report: dict[str, Any]) -> str:
     """Every point as Markdown."""
     lines = [
-        "| backend | method | n × d, classes | X | beside X | × X | plan | passes | seconds |",
+        "| backend | method | n × d, classes | X | added | × X | plan | passes | seconds |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
     names = names_in(report)
@@ -489,7 +489,7 @@ def full_table(report: dict[str, Any]) -> str:
 
 
 def markdown_table(report: dict[str, Any]) -> str:
-    """Bytes beside X of "auto" on every backend, and of others, as Markdown."""
+    """Bytes in addition to X of "auto" on every backend, and of others, as Markdown."""
     results = report["points"]
     names = names_in(report)
     known = {(r["backend"], r["contender"], size_of(r)): r for r in results}
@@ -547,7 +547,7 @@ def exponent_table(report: dict[str, Any]) -> list[str]:
     if not rows:
         return []
     lines = [
-        f"Bytes beside X grow like n^a · d^b, float32, 8 classes, the other dimension {FIXED} "
+        f"Added bytes grow like n^a · d^b, float32, 8 classes, the other dimension {FIXED} "
         "(least squares in logarithms; a, b):",
         "",
         "| method | " + " | ".join(names.values()) + " |",
@@ -570,7 +570,7 @@ MARKERS = {"numpy": "o", "torch": "s", "jax": "^", "cupy": "D", "torch-cuda": "P
 
 
 def draw(report: dict[str, Any], path: Path) -> None:
-    """Bytes beside X against n and d: points measured, dashes planned, grey X itself."""
+    """Bytes in addition to X against n and d: points measured, dashes planned, grey X itself."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -602,7 +602,7 @@ def draw(report: dict[str, Any], path: Path) -> None:
         panel.grid(alpha=0.25)
         panel.minorticks_off()
     panels[0].set_ylim(5e5, 2e10)
-    panels[0].set_ylabel("bytes beside X (float32, 8 classes)")
+    panels[0].set_ylabel("bytes in addition to X (float32, 8 classes)")
     panels[0].yaxis.set_major_formatter(lambda value, _: format_bytes(value))
     dark = {"color": "#333333", "ls": "", "mfc": "none"}
     handles = [Line2D([], [], color=c, lw=4, label=f) for f, c in COLOURS.items()]

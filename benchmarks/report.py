@@ -36,7 +36,7 @@ def aims_told(aims: Sequence[tuple[str, str, bool]]) -> list[str]:
     missed = [f"{label} (got {value})" for label, value, fine in aims if not fine]
     return [
         "",
-        f"Aims reached: {'; '.join(reached) or 'none'}.",
+        f"Targets reached: {'; '.join(reached) or 'none'}.",
         "",
-        f"Aims that this run missed: {'; '.join(missed) or 'none'}.",
+        f"Targets missed in this run: {'; '.join(missed) or 'none'}.",
     ]

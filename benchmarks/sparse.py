@@ -184,7 +184,7 @@ def aims(report: dict[str, Any]) -> list[tuple[str, str, bool]]:
     many = report["many classes"]
     if "error" not in many:
         share = many["peak"] / many["x_bytes"]
-        rows.append(("20 000 classes: bytes beside X / X < 10", f"{share:.2f}", share < 10))
+        rows.append(("20 000 classes: bytes in addition to X / X < 10", f"{share:.2f}", share < 10))
     return rows
 
 
@@ -196,7 +196,7 @@ def table(report: dict[str, Any]) -> str:
     lines = [
         f"Machine: {report['environment']}.",
         "",
-        "| problem | n × d, classes | stored | X | form | passes | seconds | beside X |",
+        "| problem | n × d, classes | stored | X | form | passes | seconds | added |",
         "|---|---|---|---|---|---|---|---|",
     ]
     worm = report.get("worm_neuron", {"points": {}})

@@ -354,7 +354,7 @@ def draw_scaling(result: dict[str, Any], path: Path) -> None:
         top.loglog(x, [p["seconds"] for p in points], "o-", color="#0072B2")
         top.set_title(f"{names[axis]}: time ∝ {axis}$^{{{values['exponent of time']:.2f}}}$")
         bottom.loglog(x, [p["x"] / 1e6 for p in points], "--", color="#777777", label="X itself")
-        bottom.loglog(x, [p["peak"] / 1e6 for p in points], "o-", color="#D55E00", label="beside X")
+        bottom.loglog(x, [p["peak"] / 1e6 for p in points], "o-", color="#D55E00", label="added")
         bottom.set_xlabel(f"{axis}, number of {names[axis]}")
         bottom.set_xticks(x, [f"{value:,}".replace(",", " ") for value in x])
         bottom.minorticks_off()
@@ -462,7 +462,7 @@ def markdown_table(report: dict[str, Any]) -> str:
     reached = [f"{label}: {value}" for label, value, fine in report["bars"] if fine]
     other = [t for t in reached if t.startswith(("naive", "krylov bytes", "exponent"))]
     lines += ["", "Also measured: " + "; ".join(other) + "."] if other else []
-    lines += ["", "Aims that this run missed: " + ("; ".join(missed) if missed else "none") + "."]
+    lines += ["", "Targets missed in this run: " + ("; ".join(missed) if missed else "none") + "."]
     return "\n".join(lines)
 
 

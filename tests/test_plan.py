@@ -15,7 +15,7 @@ import slce_xp
 from slce_xp import _backend
 from slce_xp._planning import plan as _plan
 from slce_xp._planning import sizes as _sizes
-from slce_xp._planning.memory import memory_of
+from slce_xp._planning.memory import COPY_SHARE, memory_of
 from slce_xp._planning.schedule import Schedule
 from slce_xp.core.rows import block_bytes
 
@@ -138,6 +138,17 @@ def test_invalid_sizes_raise(size):
 def least_bytes(form, problem):
     """Bytes of a dense form with the smallest blocks."""
     return memory_of(form, problem, Schedule(), _plan.Limits(0)).total
+
+
+@pytest.mark.parametrize(("form", "n", "d"), [("scatter", 9_000, 1_000), ("gram", 1_000, 9_000)])
+def test_blocks_of_converted_rows_use_the_memory_that_there_is(form, n, d):
+    problem = _plan.Problem(n, d, 40, 39, "float64")
+    free, tight = (memory_of(form, problem, Schedule(), _plan.Limits(m)) for m in (None, 0))
+    assert tight.blocks == (0 if form == "gram" else block_bytes(n, d, 8))
+    assert free.blocks == free.device // COPY_SHARE > tight.blocks
+    for less in (0, 1):
+        limits = _plan.Limits(free.total - less)
+        assert memory_of(form, problem, Schedule(), limits) == (tight if less else free)
 
 
 @pytest.mark.parametrize("shape", [(1_500, 8_000, 60), (100_000, 1_000, 40), (2_000, 9_000, 100)])

@@ -93,6 +93,19 @@ def test_kinds_and_dtypes(never_dense, kind, stored, solver):
     assert model.n_samples == len(X)
 
 
+@pytest.mark.parametrize("problem", ["tall", "many classes"])
+def test_float32_matrix_is_scattered_in_double_precision(never_dense, problem):
+    X, y = PROBLEMS[problem]
+    k = min(len(np.unique(y)) - 1, X.shape[1])
+    model = slce_xp.fit(sp.csr_array(X.astype(np.float32)), y, solver="scatter")
+    by_columns = problem == "many classes"  # converted as a whole, for which there is no room
+    assert model.plan.computed_dtype == ("float32" if by_columns else "float64")
+    assert model.components.dtype == model.eigenvalues.dtype == np.float32
+    if not by_columns:
+        _, vectors = oracle.eigenpairs(X, y)
+        assert oracle.largest_angle(model.components.T, vectors[:, :k]) <= model.angle_bound < 1e-5
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_gram_form_raises(kind):
     with pytest.raises(ValueError, match=r"(?s)solver.*gram.*sparse|solver.*sparse.*gram"):
