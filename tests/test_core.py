@@ -317,6 +317,27 @@ def test_linear_algebra_converts_integers_to_floats(dtype):
     np.testing.assert_allclose(q.T @ q, np.eye(2), atol=1e-6)
 
 
+@pytest.mark.parametrize("m", [7, 60, 5000])
+@pytest.mark.parametrize(
+    "case", ["orthogonal", "random", "nearly dependent", "dependent", "tiny", "huge", "mixed units"]
+)
+def test_orthonormal_columns_are_those_of_reflections(case, m):
+    # Nearly orthogonal columns are made orthonormal by their Gram matrix, others by LAPACK's QR.
+    matrix = np.random.default_rng(3).standard_normal((m, 5))
+    if case == "orthogonal":
+        matrix = np.linalg.qr(matrix)[0] * (1.0 + 1e-9 * matrix)
+    elif "dependent" in case:
+        matrix[:, 3] = matrix[:, 1] - matrix[:, 0] + (1e-6 * matrix[:, 3] if "near" in case else 0)
+    scale = {"tiny": 1e-200, "huge": 1e200, "mixed units": 10.0 ** np.arange(-8, 9, 4)}
+    matrix = matrix * scale.get(case, 1.0)
+    q, (expected, r) = core.orthonormal_columns(matrix), np.linalg.qr(matrix)
+    assert np.abs(q.T @ q - np.eye(5)).max() < 1e-14
+    known = slice(0, 3) if case == "dependent" else slice(None)
+    signs = np.where(np.diagonal(r) < 0, -1.0, 1.0)
+    tolerance = 1e-8 if case == "nearly dependent" else 1e-13
+    np.testing.assert_allclose(q[:, known], (expected * signs)[:, known], rtol=0, atol=tolerance)
+
+
 @pytest.mark.parametrize("n_classes", [3, 100])
 @pytest.mark.parametrize("kind", ["dense", "csr", "duplicates", "torch", "strict"])
 @pytest.mark.parametrize("weighted", [False, True])
