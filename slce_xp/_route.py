@@ -37,7 +37,7 @@ ROUNDED_ANGLE = 100.0
 # Why a form took over from another.
 FEWER = "fewer eigenvalues are positive than asked for"
 LONG = "passes over X had cost as much as forming the matrix"
-MANY_NEAR_ZERO = "most eigenvalues are within rounding of zero in float32"
+NEAR_ZERO = "eigenvalues are within rounding of zero in float32"
 
 
 @dataclass(frozen=True)
@@ -126,12 +126,13 @@ def solve(given: Given, plan: Plan, request: Request, precision: str) -> Solved:
         if dense is not None and _needs_dense_form(solution, request, solver):
             if not solution.formed:  # nothing to go on with, so that it may be in float64
                 dense = _plan.choose(plan.problem, limits, dense.form, given.profile)
+            passes, fewer = solution.passes, solution.eigenvalues.shape[0] < request.k
+            del solution  # it is as large as what follows
             is_wider = dense.computed_dtype != plan.computed_dtype
             if plan.form == "krylov" and (plan.where != MEMORY or is_wider):
+                del operator
                 operator = given.operator(given.open(dense), dense.form)
-            fewer = solution.eigenvalues.shape[0] < request.k
             plan = _after(plan, dense, FEWER if fewer else LONG)
-            passes = solution.passes
             solution = finish(operator, dense.form, _in_precision(request, given.tol, dense))
             solution = dataclasses.replace(solution, passes=passes)
         elif dense is not None and solution.formed:
@@ -239,7 +240,7 @@ def _wide_plan(plan: Plan, limits: Limits, profile: Profile) -> Plan | None:
     """The plan for S_t in double precision; None if it does not fit into memory."""
     problem = dataclasses.replace(plan.problem, wide=True)
     try:
-        return _after(plan, _plan.choose(problem, limits, "scatter", profile), MANY_NEAR_ZERO)
+        return _after(plan, _plan.choose(problem, limits, "scatter", profile), NEAR_ZERO)
     except MemoryError:
         return None
 

@@ -176,7 +176,7 @@ def test_single_precision_turns_to_double_if_most_eigenvalues_are_within_roundin
     model = slce_xp.fit(X, y)
     assert model.components.dtype == np.float32
     assert model.plan.computed_dtype == "float64"
-    assert model.plan.reason == "most eigenvalues are within rounding of zero in float32"
+    assert model.plan.reason == "eigenvalues are within rounding of zero in float32"
     assert model.n_positive_bounds == double.n_positive_bounds
     np.testing.assert_allclose(model.eigenvalues, double.eigenvalues, rtol=1e-6)
     # Without memory for that they are resolved by a pass over X.

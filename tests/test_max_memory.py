@@ -219,6 +219,30 @@ def test_components_without_memory_for_a_dense_form_warn():
     assert low == 0  # so none of the four is claimed to lower the loss
 
 
+@pytest.mark.parametrize("dtype", ["float64", "uint8"])
+def test_iteration_that_does_not_converge_stays_within_the_limit(dtype):
+    # Its space grows with every pass, on the device and on the host.
+    rng = np.random.default_rng(0)
+    y = np.arange(3000) % 40
+    X = (5.0 * rng.standard_normal((3000, 1500)) + 200.0).astype(dtype)
+    peak, model = peak_of_fit(X, y, max_memory=32_000_000)
+    assert model.plan.form == "krylov"
+    assert peak <= 32_000_000
+
+
+def test_dense_product_of_sparse_rows_is_planned():
+    X, y = counts(8000, 1500, "float32", density=0.05, n_classes=40)
+    peak, model = peak_of_fit(X, y, 1, solver="scatter")
+    assert peak <= 1.05 * model.plan.most_bytes
+
+
+def test_null_space_beyond_the_classes_is_planned():
+    X, y = dense(300, 3000, 2)
+    peak, model = peak_of_fit(X, y, 5)
+    assert model.plan.form == "gram"
+    assert peak <= model.plan.most_bytes <= 1.5 * peak
+
+
 def test_plan_of_unlabelled_samples_is_that_of_longer_vectors():
     problem = _plan.Problem(1000, 20_000, 5, 4, "float64")
     few = _plan.choose(problem, _plan.Limits(), "krylov")

@@ -592,3 +592,48 @@ def test_weights_of_the_unlabelled_that_hide_all_others_are_refused(solver, weig
         fit = estimator.set_params(solver=solver).fit
     with pytest.raises(ValueError, match=r"^unlabeled_weight must .* at most 1e\+15"):
         fit(X.astype(np.float32), y)
+
+
+@pytest.mark.parametrize("n_classes", [4, 200])
+@pytest.mark.parametrize("unlabeled", [False, True])
+@pytest.mark.parametrize("n_components", [1, "positive"])
+@pytest.mark.parametrize(("largest", "size"), [(1e5, 0.1), (1e8, 10.0)])
+def test_features_that_rounding_hides_are_not_counted_out(
+    largest, size, n_components, unlabeled, n_classes, tmp_path
+):
+    # In float32 S_t does not show the second column, which separates classes, beside the first.
+    rng, n = np.random.default_rng(0), 600
+    y = np.arange(n) % n_classes
+    X = rng.standard_normal((n, 10))
+    X[:, 0] *= largest
+    X[:, 1] = size * (np.where(y % 2, 1.0, -1.0) + 0.01 * rng.standard_normal(n))
+    np.save(tmp_path / "X.npy", X.astype(np.float32))
+    options = {"solver": "scatter"}
+    if unlabeled:
+        y[-20:] = -1
+        options["unlabeled"] = -1
+    rows = np.load(tmp_path / "X.npy", mmap_mode="r")  # computed in single precision
+    with pytest.warns(UserWarning, match="known to lower|may be positive"):
+        model = slce_xp.fit(rows, y, n_components, **options)
+    assert model.plan.computed_dtype == "float32"
+    assert model.n_positive_bounds[1] >= 1
+    if n_components == 1:
+        assert model.angle_bound == np.inf
+    if not unlabeled:  # in memory there is more to compute with
+        model = slce_xp.fit(np.asarray(rows), y, n_components)
+        assert model.plan.computed_dtype == "float64"
+        assert model.n_positive >= 1
+        assert abs(model.components[0, 1]) == pytest.approx(1.0, abs=1e-3)
+
+
+@pytest.mark.parametrize("solver", ["scatter", "gram"])
+def test_features_that_rounding_hides_in_double_precision(solver):
+    rng, n = np.random.default_rng(0), 600
+    y = np.arange(n) % 4
+    X = rng.standard_normal((n, 10))
+    X[:, 0] *= 1e9
+    X[:, 1] = 1e-6 * (np.where(y % 2, 1.0, -1.0) + 0.01 * rng.standard_normal(n))
+    with pytest.warns(UserWarning, match="known to lower"):
+        model = slce_xp.fit(X, y, 1, solver=solver)
+    assert model.n_positive_bounds == (0, 1)
+    assert model.angle_bound == np.inf

@@ -158,6 +158,8 @@ def damage(text):
         "infinite": other(operation=math.inf),
         "NaN": other(wait=math.nan),
         "negative": other(bandwidth=-1.0),
+        "beyond the range of floats": other(wait=10**400),
+        "a power that overflows": other(double={**double, "qr": {**double["qr"], "power": 1e308}}),
         "text": other(bandwidth="fast"),
         "unknown field": other(speed=1.0),
         "no curves": other(double={}),

@@ -8,6 +8,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import accumulate
 
+# What is beyond these is not a time, and predictions with it may overflow.
+LARGEST, MOST_POWER = 1e30, 6
+
 
 @dataclass(frozen=True)
 class Curve:
@@ -30,8 +33,10 @@ class Curve:
 
     def __post_init__(self) -> None:
         numbers = (*self.sizes, *self.seconds, self.power)
-        if not all(isinstance(x, (int, float)) and 0 < x < math.inf for x in numbers):
-            raise ValueError(f"a curve has positive, finite numbers; got {self}")
+        if not all(isinstance(x, (int, float)) and 0 < x < LARGEST for x in numbers):
+            raise ValueError(f"a curve has positive numbers below {LARGEST:g}; got {self}")
+        if self.power > MOST_POWER:
+            raise ValueError(f"a curve grows with a power of at most {MOST_POWER}; got {self}")
         for values in (self.sizes, self.seconds):
             if not values or list(values) != sorted(values):
                 raise ValueError(f"a curve has ascending points; got {self}")

@@ -8,11 +8,13 @@ from typing import NamedTuple
 from slce_xp._backend import LARGE_MATRIX, LARGEST_SHARE
 from slce_xp._planning.problem import BLOCKS, MEMORY, Problem
 from slce_xp._planning.schedule import TYPICAL_PASSES, Schedule, basis_length
+from slce_xp.core.gram import MOST_LARGEST
 from slce_xp.core.rows import LARGEST_BLOCK, block_bytes, device_block_bytes
 from slce_xp.core.sums import ONE_HOT_CLASSES, PIECE_ROWS
 
 ROOM_FACTOR = 1.2  # free memory of a device that a fit requires, relative to its estimate
 PASS_COPIES = 9  # of a block of rows, while it is orthogonalized against the space
+HOST_BYTES = 6 * 8  # for each entry of T of the Krylov space: its eigenvectors and workspace
 # Bytes of a block that is read: enough for a disk and for fast products, or a share of the limit.
 READ_BLOCK, READ_SHARE = 2**24, 16
 # Blocks alive at a time: the one read, the next one, a shifted one, one times its weights.
@@ -137,7 +139,7 @@ def _bytes_without_blocks(
         # A pass by rows makes products of either length; the one over features is a sum of terms.
         peak += width * (n if n >= d else 2 * d) * item
     # Codes of labels, sorted by class, and T of the Krylov space with its eigenvectors.
-    return peak, (2 + problem.sample_vectors) * 8 * n + 6 * 8 * rows * rows
+    return peak, (2 + problem.sample_vectors) * 8 * n + HOST_BYTES * rows * rows
 
 
 def _block_rows(
@@ -195,7 +197,9 @@ def _peak(form: str, problem: Problem, schedule: Schedule, block: int) -> int:
     if form == "scatter":
         # The second moment and its next term, of sparse rows in parts; M with eigenvectors and
         # workspace.
-        adding += d * d if problem.stored is not None else 0
+        if problem.stored is not None:
+            pairs = min(d * d, problem.stored * problem.stored // n)  # values and columns
+            adding += d * d + pairs * (item + 4) // item
         solving = (1 + _solver_matrices(d, problem)) * d * d + 64 * d
         steps = [adding + 2 * d * d, held + 2 * sums + 2 * d * d, held + sums + solving]
         steps += [held + d * d + space for space in _spaces(form, problem, schedule, block)]
@@ -209,6 +213,8 @@ def _peak(form: str, problem: Problem, schedule: Schedule, block: int) -> int:
             solving += 2 * n * n + n_classes * n
         if n > d:  # and their products with X, if few are positive
             solving += n * n
+        elif k >= n_classes:  # vectors next to zero, and of the largest negative eigenvalues
+            solving += 3 * d * min(n, 2 * k + MOST_LARGEST)
         steps = [adding, held + max(block, 2 * n * n) + 2 * n * n, held + solving]
         steps += [held + n * n + codes + space for space in _spaces(form, problem, schedule, block)]
     else:

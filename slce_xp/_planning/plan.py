@@ -11,7 +11,7 @@ from slce_xp import _parameters
 from slce_xp._errors import invalid, naming
 from slce_xp._planning import mixed, profiles
 from slce_xp._planning.costs import Steps, flops_of, smaller_form
-from slce_xp._planning.memory import ROOM_FACTOR, Limits, Memory, memory_of
+from slce_xp._planning.memory import HOST_BYTES, ROOM_FACTOR, Limits, Memory, memory_of
 from slce_xp._planning.problem import BLOCKS, CLUSTER, ITEMSIZES, MEMORY, Problem
 from slce_xp._planning.profile import Profile
 from slce_xp._planning.schedule import (
@@ -499,8 +499,13 @@ def most_rows(plan: Plan, limits: Limits) -> int:
     spare = limits.spare(plan.memory)
     if math.isinf(spare):
         return sys.maxsize
-    more = int(spare) // (basis_length(plan.problem, plan.form) * plan.problem.itemsize)
-    return plan.schedule.rows(plan.problem, plan.form) + more
+    rows = plan.schedule.rows(plan.problem, plan.form)
+    each = basis_length(plan.problem, plan.form) * plan.problem.itemsize
+    # With r rows: the array that holds them, up to half of it empty, and the one that it was copied
+    # from; on the host, numbers in proportion to r². The plan has those of its own rows.
+    room = spare + each * rows + HOST_BYTES * rows * rows
+    half = 1.25 * each / HOST_BYTES
+    return max(rows, int(math.sqrt(half * half + room / HOST_BYTES) - half))
 
 
 def _no_room(plans: list[Plan], limits: Limits) -> MemoryError:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from slce_xp._planning.curve import Curve
+from slce_xp._planning.curve import LARGEST, Curve
 from slce_xp._planning.sizes import format_seconds
 
 SINGLE, DOUBLE = 4, 8  # itemsizes
@@ -212,7 +212,7 @@ def _check_positive(made: Arithmetic | Profile) -> None:
         value = getattr(made, field.name)
         least = 0.0 if field.name in ("eigh_vector", "qr_column") else math.ulp(0.0)
         if field.type == "float" and not (
-            isinstance(value, (int, float)) and least <= value < math.inf
+            isinstance(value, (int, float)) and least <= value < LARGEST
         ):
             raise ValueError(f"{field.name} must be a positive number; got {value!r}")
         if field.type == "Curve" and not isinstance(value, Curve):

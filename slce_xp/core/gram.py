@@ -13,7 +13,7 @@ from slce_xp.core.certificate import angle_bound
 from slce_xp.core.eigen import gram_of
 from slce_xp.core.operators import CentroidOperator
 from slce_xp.core.refine import LARGEST_RESIDUAL, KnownPairs, refine, refine_null
-from slce_xp.core.resolve import Resolved, leading, resolve
+from slce_xp.core.resolve import Resolved, leading, most_positive, resolve
 from slce_xp.core.solution import Request, Solution
 
 # Eigenvalues of T that the ridge adds no more of itself to are as good as Rayleigh quotients, which
@@ -134,7 +134,8 @@ def solve(operator: CentroidOperator, request: Request) -> Solution:
     vectors = eigen.orthonormal_columns(xp.concat([vectors, near], axis=1))
     eps = eigen.eps_of(values)
     apart = float(np.abs(host[unused]).min(initial=square))
-    found = resolve(operator, vectors, square, gap=max(apart, math.sqrt(eps) * square))
+    gap = max(apart, math.sqrt(eps) * square)
+    found = resolve(operator, vectors, square, gap, variances=operator.feature_squares)
     if positive:
         known, growth = read(*images.values_without(ridge, slice(0, positive)))
         found = found.or_known(known, growth <= TRUSTED_GROWTH)
@@ -146,6 +147,7 @@ def solve(operator: CentroidOperator, request: Request) -> Solution:
         outside = _off_row_space(operator, factor @ factor.T, operator.draw(missing))
         null = xp.concat([null, outside], axis=1) if null.shape[1] else outside
     is_known = request.positive_only or not (wanted and found.has_unknown)
+    high = found.bounds()[1]  # with those that only seem to be in the null space
     found, converged = found.real(), True
     if found.values.size:
         count = min(k, found.values.size)
@@ -171,6 +173,7 @@ def solve(operator: CentroidOperator, request: Request) -> Solution:
         count = min(null.shape[1], max(0, k - found.before_zero))
         null = refine_null(operator, images.known, null[:, :count], square)
     values, vectors, bounds = leading(operator, k, found, null)
+    bounds = bounds[0], max(bounds[1], min(high, most_positive(operator, k)))
     angle = math.inf
     if converged and is_known:
         kept = k - min(null.shape[1], max(0, k - found.before_zero))

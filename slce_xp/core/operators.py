@@ -284,19 +284,21 @@ class CentroidOperator(ScatterOperator):
         return gram if self._root is None else gram * self._root[:, None] * self._root
 
     def feature_squares(self) -> Array:
-        """The diagonal of S_t, shape (d,): one pass over X."""
-        moments = self._moments
+        """The diagonal of S_t, with absolute weights, shape (d,): one pass over X."""
+        moments, weights = self._moments, self._scale
+        if weights is not None and not self.is_supervised:
+            weights = _backend.namespace_of(weights).abs(weights)
         squares = ColumnSquares(moments.shift, moments.offset / moments.scale, moments.scale)
         if self._rows.in_memory and not self._rows.is_sparse:
             pieces: list[Array] = []  # of column blocks, which stay in the cache
 
             def keep(block: slice, columns: Array) -> tuple[()]:
-                pieces.extend(squares.of_columns(block)(columns, self._scale))
+                pieces.extend(squares.of_columns(block)(columns, weights))
                 return ()
 
             self._rows.sum_columns(keep, 2 * self.n)
             return self.place.xp.concat(pieces, axis=1)[0, :]
-        (total,) = self._rows.map_rows(squares, 2 * self.d, self._scale)
+        (total,) = self._rows.map_rows(squares, 2 * self.d, weights)
         if self._rows.is_sparse:
             total = total - self.centring_squares
         return total[0, :]
@@ -304,7 +306,7 @@ class CentroidOperator(ScatterOperator):
     @property
     def centring_squares(self) -> Array:
         """What centring subtracts from the squares of each column as it is read, shape (d,)."""
-        return self._moments.weight * self._mean_left * self._mean_left
+        return self._moments.absolute_weight * self._mean_left * self._mean_left
 
     def within_classes(self, values: Array) -> Array:
         """Values per sample minus their class means: (n, j) ↦ (n, j)."""

@@ -157,6 +157,7 @@ def resolve(
     square: float,
     gap: float | None = None,
     others: Callable[[Array], Array] | None = None,
+    variances: Callable[[], Array] | None = None,
 ) -> Resolved:
     """Rayleigh–Ritz in the span of orthonormal columns, by one pass over X.
 
@@ -171,6 +172,10 @@ def resolve(
     others : function, optional
         Returns what columns have of other eigenvectors, (d, j) ↦ (d, j), by another pass. It is
         called for columns that may be in the null space of X but for that.
+    variances : function, optional
+        Returns the diagonal of S_t, shape (d,). Features that vary by less than what columns have
+        of others through rounding cannot be told from the null space: as many columns may be
+        anything.
     """
     level = operator.zero_level(square)
     count = vectors.shape[1]
@@ -198,14 +203,38 @@ def resolve(
     error += lost + 2.0 * np.sqrt(lost * np.abs(scatters)) + operator.mean_rounding(scatters)
     if lost > level:  # then what seems to be null may be as large as others
         error = np.where(is_null, np.inf, error)
+    elif variances is not None and is_null.any():
+        hidden = hidden_features(operator, variances(), count * noise + lost)
+        error[np.flatnonzero(is_null)[:hidden]] = np.inf
     found = Resolved(host, vectors @ rotation, is_null, error)
     unclear = is_null & (scatters + squares > noise + lost)
     if others is None or count * noise < HIDDEN * level or not unclear.any():
         return found
     columns = found.chosen(unclear).vectors
     columns = eigen.orthonormal_columns(columns - others(columns))
-    again = resolve(operator, columns, square)
+    again = resolve(operator, columns, square, variances=variances)
     return found.chosen(~unclear).followed_by(again).descending()._replace(is_cleaned=True)
+
+
+def hidden_features(operator: ScatterOperator, variances: Array, level: float) -> int:
+    """How many features vary beyond their own rounding, but by no more than a level.
+
+    Parameters
+    ----------
+    operator : ScatterOperator
+    variances : array, shape (d,)
+        The diagonal of S_t.
+    level : float
+    """
+    eps = float(np.finfo(_backend.dtype_name(operator.precision)).eps)
+    varies = variances > operator.weight * operator.rounding_squares(eps)
+    (found,) = read(varies & (variances <= level))
+    return int(found.sum())
+
+
+def most_positive(operator: ScatterOperator, k: int) -> int:
+    """How many of k eigenvalues can be positive: with labels for all, fewer than classes."""
+    return min(k, int(operator.between.shape[0]) - 1) if operator.is_supervised else k
 
 
 def leading(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import partial
 
 import numpy as np
@@ -12,7 +13,7 @@ from slce_xp._backend import Array, read
 from slce_xp.core import eigen
 from slce_xp.core.certificate import angle_bound
 from slce_xp.core.operators import CentroidOperator, ScatterOperator
-from slce_xp.core.resolve import Resolved, leading, resolve
+from slce_xp.core.resolve import Resolved, hidden_features, leading, most_positive, resolve
 from slce_xp.core.solution import Request, Solution
 
 # Eigenvalues within rounding of zero of which X is first asked for the signs alone: so many, or
@@ -47,7 +48,7 @@ def solve(operator: ScatterOperator, request: Request) -> Solution:
         below = float(following) + rounding
         return Solution(values[:k], vectors[:, :k], (positive, positive), angle, below=below)
 
-    found = None
+    found, variances = None, _variances(operator, matrix)
     if operator.has_samples:
         last = _count_above(matrix, values, -level)
         near = last - int((host > level).sum())
@@ -59,15 +60,18 @@ def solve(operator: ScatterOperator, request: Request) -> Solution:
             parts = values[:count], vectors[:, :count]
             found = _few_resolved(operator, *parts, level, float(square))
         is_long = near + MOST_NEIGHBOURS > LARGEST_RESOLVED * d
-        if found is None and is_long and request.may_widen:
-            return Solution(values, vectors, (0, k), needs_double=True)
+        if found is None and request.may_widen:
+            noise = near * (level / 8.0) ** 2 / (math.sqrt(eigen.eps_of(values)) * float(square))
+            hides = variances is not None and hidden_features(operator, variances(), noise) > 0
+            if is_long or hides:
+                return Solution(values, vectors, (0, k), needs_double=True)
     if found is None:
         # All of them are needed, to separate the null space of X from the others.
         if values.shape[0] < d:
             del vectors
             values, vectors = _backend.largest_eigenpairs(matrix, d)
         del matrix
-        found = _resolved(operator, values, vectors, level, float(square))
+        found = _resolved(operator, values, vectors, level, float(square), variances)
     null, wanted = None, min(int(found.is_null.sum()), k - found.before_zero)
     if wanted > 0:  # any basis will do: seeded directions, projected
         basis = found.null()
@@ -80,6 +84,7 @@ def solve(operator: ScatterOperator, request: Request) -> Solution:
     angle = found.angle_bound(kept, rounding, len(found.values))
     if found.has_unknown and wanted > 0 and not request.positive_only:
         angle = math.inf
+    high = max(low, min(high, most_positive(operator, k)))
     return Solution(values, vectors, (min(low, k), min(high, k)), angle)
 
 
@@ -110,8 +115,23 @@ def _few_resolved(
     return few.between(values, vectors, first, last).descending()
 
 
+def _variances(operator: ScatterOperator, matrix: Array) -> Callable[[], Array] | None:
+    """A function that returns the diagonal of S_t, shape (d,); None if that is not known."""
+    if not operator.is_supervised:  # then M does not tell
+        return operator.feature_squares if isinstance(operator, CentroidOperator) else None
+    xp, _ = operator.place
+    between = operator.between
+    total = 2.0 * xp.sum(between * between, axis=0) - xp.linalg.diagonal(matrix)
+    return lambda: total
+
+
 def _resolved(
-    operator: ScatterOperator, values: Array, vectors: Array, level: float, square: float
+    operator: ScatterOperator,
+    values: Array,
+    vectors: Array,
+    level: float,
+    square: float,
+    variances: Callable[[], Array] | None,
 ) -> Resolved:
     """All eigenpairs, given as a dense eigensolver found them."""
     (host,) = eigen.read_finite(values)
@@ -126,7 +146,7 @@ def _resolved(
     if isinstance(operator, CentroidOperator):
         inverse = np.where(is_near, 0.0, 1.0 / np.where(is_near, 1.0, host))
         others = partial(_known_part, operator, vectors, inverse)
-    doubtful = resolve(operator, vectors[:, first:last], square, apart, others)
+    doubtful = resolve(operator, vectors[:, first:last], square, apart, others, variances)
     found = doubtful.between(values, vectors, first, last)
     return found._replace(is_cleaned=doubtful.is_cleaned)
 
