@@ -10,6 +10,7 @@ from conftest import load_set, needs_float64, spare_compiling
 
 import slce_xp
 from slce_xp import _backend
+from slce_xp._planning import plan as _plan
 from slce_xp._planning import schedule
 from slce_xp.core import krylov
 from slce_xp.core import moment_sums as _moments
@@ -637,3 +638,12 @@ def test_features_that_rounding_hides_in_double_precision(solver):
         model = slce_xp.fit(X, y, 1, solver=solver)
     assert model.n_positive_bounds == (0, 1)
     assert model.angle_bound == np.inf
+
+
+@pytest.mark.parametrize("n_components", [1, "positive"])
+def test_float32_samples_that_are_all_the_same(n_components, monkeypatch):
+    monkeypatch.setattr(_plan, "MOST_WIDENING", 0.0)  # it begins in single precision
+    X, y = np.full((40, 6), 7.0, dtype=np.float32), np.arange(40) % 3
+    with pytest.warns(UserWarning, match="no direction lowers"):
+        model = slce_xp.fit(X, y, n_components, solver="scatter")
+    assert model.n_positive_bounds == (0, 0)

@@ -228,7 +228,7 @@ def hidden_features(operator: ScatterOperator, variances: Array, level: float) -
     """
     eps = float(np.finfo(_backend.dtype_name(operator.precision)).eps)
     varies = variances > operator.weight * operator.rounding_squares(eps)
-    (found,) = read(varies & (variances <= level))
+    (found,) = read(varies & (variances <= float(level)))
     return int(found.sum())
 
 

@@ -61,7 +61,8 @@ def solve(operator: ScatterOperator, request: Request) -> Solution:
             found = _few_resolved(operator, *parts, level, float(square))
         is_long = near + MOST_NEIGHBOURS > LARGEST_RESOLVED * d
         if found is None and request.may_widen:
-            noise = near * (level / 8.0) ** 2 / (math.sqrt(eigen.eps_of(values)) * float(square))
+            apart = max(math.sqrt(eigen.eps_of(values)) * float(square), level)
+            noise = near * (level / 8.0) ** 2 / apart  # that of `resolve`, or more
             hides = variances is not None and hidden_features(operator, variances(), noise) > 0
             if is_long or hides:
                 return Solution(values, vectors, (0, k), needs_double=True)
