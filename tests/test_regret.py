@@ -89,10 +89,8 @@ def test_hopeless_forms_are_skipped():
 
 
 def test_slow_contenders_are_stopped():
-    start = time.perf_counter()
     with pytest.raises(regret.StoppedError), regret.stopped_after(0.05):
-        time.sleep(10)
-    assert time.perf_counter() - start < 5
+        time.sleep(60)
     with regret.stopped_after(0.01):
         pass
     time.sleep(0.02)  # the alarm is off
