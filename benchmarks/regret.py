@@ -86,7 +86,7 @@ def race(
     """Medians of auto, of each form and of PCA, with what was left out and why."""
     n, d = X.shape
     is_sparse = not isinstance(X, np.ndarray)
-    forms, notes = worth_timing(n, d, is_sparse)
+    forms, notes = worth_timing(n, d)
     models: dict[str, Any] = {}
     contenders: dict[str, Callable[[], Any]] = {
         form: fit_by(X, y, form, models) for form in ("auto", *forms)
@@ -154,14 +154,12 @@ def proving(forms: Iterable[str], models: dict[str, Any]) -> list[str]:
     return [form for form in forms if models[form].angle_bound <= proved]
 
 
-def worth_timing(n: int, d: int, is_sparse: bool) -> tuple[list[str], dict[str, str]]:
+def worth_timing(n: int, d: int) -> tuple[list[str], dict[str, str]]:
     """Forms that may be the best, and why others cannot."""
     work = {"scatter": n * d * d + 10.0 * d**3, "gram": n * n * d + 10.0 * n**3}
     forms, notes = [], {}
     for form in FORMS:
-        if form == "gram" and is_sparse:
-            notes[form] = "not for sparse X"
-        elif work.get(form, 0.0) > HOPELESS_RATIO * min(work.values()):
+        if work.get(form, 0.0) > HOPELESS_RATIO * min(work.values()):
             notes[form] = f"skipped, {work[form] / min(work.values()):.0f} × the work"
         elif work.get(form, 0.0) > HOPELESS_WORK:
             notes[form] = f"skipped, {work[form]:.0e} flops"

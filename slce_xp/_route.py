@@ -112,6 +112,13 @@ def solve(given: Given, plan: Plan, request: Request, precision: str) -> Solved:
     rows = given.open(plan, dense)
     swift = _swift_plan(given, plan, request.tol, precision)
     operator = given.operator(rows, plan.form if swift is None else "krylov")
+    if (
+        plan.form == "krylov"
+        and dense is not None
+        and dense.form == "gram"
+        and not operator.is_near
+    ):
+        request = dataclasses.replace(request, costs=costs._replace(forming=math.inf))
     solution = None
     if swift is not None:
         brief = _in_form(request, swift, limits)
@@ -129,7 +136,8 @@ def solve(given: Given, plan: Plan, request: Request, precision: str) -> Solved:
             passes, fewer = solution.passes, solution.eigenvalues.shape[0] < request.k
             del solution  # it is as large as what follows
             is_wider = dense.computed_dtype != plan.computed_dtype
-            if plan.form == "krylov" and (plan.where != MEMORY or is_wider):
+            is_another = plan.where != MEMORY or is_wider or not _serves(operator, dense.form)
+            if plan.form == "krylov" and is_another:
                 del operator
                 operator = given.operator(given.open(dense), dense.form)
             plan = _after(plan, dense, FEWER if fewer else LONG)
@@ -252,6 +260,11 @@ def _can_form(plan: Plan, dense: Plan | None) -> bool:
     problem = plan.problem
     by_samples = problem.n < problem.d and problem.supervised
     return dense.form == ("gram" if by_samples else "scatter")
+
+
+def _serves(operator: CentroidOperator, form: str) -> bool:
+    """Whether a dense form can use the rows of an iteration, which are not shifted if sparse."""
+    return form != "gram" or operator.is_near
 
 
 def _costs(plan: Plan, dense: Plan | None, solver: str) -> Costs:

@@ -512,8 +512,6 @@ def make_problem(seed, family=None):
     if weights is not None and len(np.unique(y[(weights > 0) & (y >= 0)])) < 2:
         weights = np.maximum(weights, 1.0)  # two changes together left one class only
     solver = drawn.get("solver", draw_solver(rng))
-    if kind == "csr" and solver == "gram":
-        solver = "krylov"  # the Gram form is refused for sparse data: it would make them dense
     n_classes = len(np.unique(y[y >= 0]))
     count = drawn.get("n_components", _draw_count(rng, n_classes, d))
     if isinstance(count, str) and count == "None":

@@ -78,14 +78,11 @@ def test_data_match_the_drawn_problem():
 
 
 def test_hopeless_forms_are_skipped():
-    assert regret.worth_timing(1000, 800, False) == (["scatter", "gram", "krylov"], {})
-    forms, notes = regret.worth_timing(200, 20_000, False)
+    assert regret.worth_timing(1000, 800) == (["scatter", "gram", "krylov"], {})
+    forms, notes = regret.worth_timing(200, 20_000)
     assert forms == ["gram", "krylov"]
     assert "× the work" in notes["scatter"]
-    forms, notes = regret.worth_timing(900, 1000, True)
-    assert forms == ["scatter", "krylov"]
-    assert notes["gram"] == "not for sparse X"
-    assert regret.worth_timing(20_000, 9_000, True)[0] == ["krylov"]
+    assert regret.worth_timing(20_000, 9_000)[0] == ["krylov"]
 
 
 def test_slow_contenders_are_stopped():

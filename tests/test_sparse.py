@@ -1,4 +1,4 @@
-"""Sparse X: the same answer as dense X, never densified."""
+"""Sparse X: the same answer as dense X, of which only blocks are made dense."""
 
 import tracemalloc
 
@@ -13,7 +13,8 @@ from slce_xp._backend import Sparse
 from slce_xp._backend import sparse as _sparse
 from slce_xp.core import rows as _rows
 
-FORMS = ["scatter", "krylov"]
+FORMS = ["scatter", "gram", "krylov"]
+BY_ROWS = ["scatter", "krylov"]  # of Torch and CuPy, whose columns are not read
 KINDS = ["csr_array", "csr_matrix", "csc_array", "csc_matrix", "coo_array", "coo_matrix"]
 
 
@@ -44,13 +45,14 @@ def stored_bytes(x):
 
 @pytest.fixture
 def never_dense(monkeypatch):
-    """Let SciPy densify blocks of rows, but not a whole matrix."""
+    """Let SciPy densify blocks of rows and columns, but not a whole matrix."""
     monkeypatch.setattr(_rows, "block_bytes", lambda *_: 2**12)
-    sizes = {frozenset(x.shape) for x, _ in PROBLEMS.values()}
+    # Blocks of columns are as large as the Gram matrix, and of a tall matrix there is one.
+    sizes = {x.shape for x, _ in PROBLEMS.values()} | {PROBLEMS["wide"][0].T.shape}
 
     def guarded(way):
         def make(x, *args, **options):
-            assert frozenset(x.shape) not in sizes, "a sparse matrix was made dense"
+            assert x.shape not in sizes, "a sparse matrix was made dense"
             return way(x, *args, **options)
 
         return make
@@ -106,17 +108,62 @@ def test_float32_matrix_is_scattered_in_double_precision(never_dense, problem):
         assert oracle.largest_angle(model.components.T, vectors[:, :k]) <= model.angle_bound < 1e-5
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_gram_form_raises(kind):
-    with pytest.raises(ValueError, match=r"(?s)solver.*gram.*sparse|solver.*sparse.*gram"):
-        slce_xp.fit(getattr(sp, kind)(X), labels, solver="gram")
+@pytest.mark.parametrize("is_thin", [True, False])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("stored", ["float32", "float64"])
+def test_gram_form_by_own_product_and_by_blocks(
+    monkeypatch, never_dense, stored, weighted, is_thin
+):
+    monkeypatch.setattr(_sparse, "LARGEST_DENSITY", dict.fromkeys([4, 8], 9.0 if is_thin else 0.0))
+    X, y = PROBLEMS["wide"]
+    X = X[:, :120] * np.linspace(0.5, 2.0, 120)
+    weights = np.random.default_rng(88).gamma(2.0, size=len(X)) if weighted else None
+    matrix = oracle.weighted_matrix(X, y, np.ones(len(X)) if weights is None else weights)
+    with make_backend("numpy") as backend:
+        for factor in (1.0, 2.0**-60):  # as small as squares in float32 cannot be
+            x = sp.csr_array((factor * X).astype(stored))
+            model = slce_xp.fit(x, y, solver="gram", sample_weight=weights)
+            oracle.assert_leading(model, backend, matrix * factor**2, stored, 2)
+            assert model.solver == "gram"
 
 
-@pytest.mark.parametrize("problem", PROBLEMS)
-def test_auto_never_takes_the_gram_form(problem):
-    X, y = PROBLEMS[problem]
-    for n_components in (None, 1, "positive"):
-        assert slce_xp.fit(sp.csr_array(X), y, n_components).solver in FORMS
+@pytest.mark.parametrize(
+    ("criterion", "distance", "heaviest"),
+    [("centroid", 1e7, 1.0), ("separation", 1e7, 1.0), ("centroid", 0.0, 1e13)],
+)
+def test_gram_form_where_centring_sparse_rows_would_lose_digits(criterion, distance, heaviest):
+    X, y = PROBLEMS["wide"]
+    X, weights = X + distance, np.ones(len(X))
+    weights[7] = heaviest
+    options = {"sample_weight": weights, "criterion": criterion, "solver": "gram"}
+    sparse, dense = (slce_xp.fit(x, y, **options) for x in (sp.csr_array(X), X))
+    np.testing.assert_allclose(sparse.components, dense.components, atol=1e-9)
+    assert sparse.n_positive_bounds == dense.n_positive_bounds
+    assert sparse.angle_bound == pytest.approx(dense.angle_bound, rel=1e-3)
+    if criterion == "centroid":
+        assert sparse.angle_bound < 1e-5
+
+
+def test_auto_takes_the_gram_form_of_wide_data():
+    X, y = counts(60, 2000, 3, seed=89)
+    assert slce_xp.fit(sp.csr_array(X), y).solver == "gram"
+    model = slce_xp.fit(sp.csr_array(X), y, criterion="separation")
+    assert model.solver == "gram"
+    dense = slce_xp.fit(X, y, criterion="separation")
+    np.testing.assert_allclose(model.components, dense.components, atol=1e-9)
+
+
+@pytest.mark.filterwarnings("ignore:n_components=3 was asked for")
+@pytest.mark.filterwarnings("ignore:X is sparse and its mean is much larger")
+def test_gram_form_of_far_rows_follows_an_iteration():
+    """By dense blocks, for what the iteration has read is not shifted."""
+    X, y = PROBLEMS["wide"]
+    X = X + 1e7
+    model = slce_xp.fit(sp.csr_array(X), y, 3, solver="krylov")
+    assert model.solver == "gram"
+    dense = slce_xp.fit(X, y, 3, solver="gram")
+    np.testing.assert_allclose(model.components[:2], dense.components[:2], atol=1e-9)
+    assert model.angle_bound == pytest.approx(dense.angle_bound, rel=1e-3)
 
 
 @pytest.mark.parametrize("solver", [*FORMS, "auto"])
@@ -129,7 +176,9 @@ def test_components_that_are_not_positive(never_dense, solver, problem):
     expected, _ = oracle.eigenpairs(X, y)
     np.testing.assert_allclose(model.eigenvalues, expected, atol=1e-11 * np.abs(expected).max())
     np.testing.assert_allclose(model.components @ model.components.T, np.eye(d), atol=1e-12)
-    assert model.solver == "scatter"
+    if solver != "auto":
+        smaller = "gram" if problem == "wide" else "scatter"
+        assert model.solver == (smaller if solver == "krylov" else solver)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -408,7 +457,7 @@ def torch_csr():
 
 @pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta")
 @pytest.mark.parametrize("problem", PROBLEMS)
-@pytest.mark.parametrize("solver", FORMS)
+@pytest.mark.parametrize("solver", BY_ROWS)
 def test_torch_agrees_with_the_oracle(torch_csr, dtype, solver, problem):
     X, y = PROBLEMS[problem]
     k = min(len(np.unique(y)) - 1, X.shape[1])
@@ -457,7 +506,7 @@ def marked(test):
 
 @marked
 @pytest.mark.parametrize("problem", PROBLEMS)
-@pytest.mark.parametrize("solver", [*FORMS, "auto"])
+@pytest.mark.parametrize("solver", [*BY_ROWS, "auto"])
 @pytest.mark.parametrize("kind", ["csr_matrix", "csc_matrix", "coo_matrix"])
 def test_cupy_agrees_with_the_oracle(xp, cupy_sparse, dtype, kind, solver, problem):
     X, y = PROBLEMS[problem]
@@ -481,7 +530,7 @@ def test_cupy_embeds(xp, cupy_sparse):
 
 
 @marked
-@pytest.mark.parametrize("solver", FORMS)
+@pytest.mark.parametrize("solver", BY_ROWS)
 def test_cupy_with_weights_and_unlabelled_samples(xp, cupy_sparse, solver):
     rng = np.random.default_rng(88)
     weights = rng.gamma(1.0, size=len(X))

@@ -158,9 +158,11 @@ class Sparse(Matrix):
         return Sparse(_views(type(matrix), parts, (stop - start, matrix.shape[1])))
 
     def only(self, positions: np.ndarray) -> Sparse:
+        """The rows at some ascending positions."""
+        return self if len(positions) == self.shape[0] else self.take(positions)
+
+    def take(self, positions: np.ndarray) -> Sparse:
         """The rows at some positions, a copy."""
-        if len(positions) == self.shape[0]:
-            return self
         if has_csr(self._matrix):
             return Sparse(self._matrix[from_host(positions, self.place)])
         rows = self._matrix.to_sparse_coo().index_select(0, from_host(positions, self.place))
@@ -177,6 +179,36 @@ class Sparse(Matrix):
     def can_slice(self) -> bool:
         """Whether `rows` can be asked for."""
         return has_csr(self._given)
+
+    @property
+    def has_columns(self) -> bool:
+        """Whether `by_columns` can be asked for: of SciPy's matrices."""
+        return self.place == NUMPY
+
+    def by_columns(self) -> Sparse:
+        """The transpose as compressed rows: a copy."""
+        return Sparse(self._columns.tocsr())
+
+    def outer(self, factors: np.ndarray | None = None, scale: float = 1.0) -> np.ndarray | None:
+        """Z·Zᵀ of Z = scale·X, columns times factors, by SciPy: shape (n, n).
+
+        None if X is not so sparse that this is faster than a dense product.
+        """
+        values, columns, pointers = self.parts()
+        n, d = self.shape
+        pairs = np.square(np.bincount(columns, minlength=d), dtype=np.float64).sum()
+        if pairs > LARGEST_DENSITY[self.dtype.itemsize] ** 2 * n * n * d:
+            return None
+        if scale != 1.0:
+            values = values * scale
+        if factors is not None:
+            values = values * factors[columns]
+        rows = _views(type(self._matrix), (values, columns, pointers), (n, d))
+        return np.asarray((rows @ rows.T).toarray())
+
+    def dense(self, dtype: Any) -> np.ndarray:
+        """As an array of a dtype, of a SciPy matrix."""
+        return np.asarray(self.astype(dtype)._matrix.toarray())
 
     def astype(self, dtype: Any) -> Sparse:
         """With values of another dtype."""
@@ -215,8 +247,8 @@ class Sparse(Matrix):
         to be relied on.
         """
         if self.place == NUMPY:
-            if shift is None and scale == 1.0 and self._is_thin:
-                return self._own_gram(weights)
+            if shift is None and self._is_thin:
+                return (self if scale == 1.0 else self * scale)._own_gram(weights)
             return self._gram_of_blocks(weights, width, scale, shift)
         xp, _ = self.place
         parts = []

@@ -22,8 +22,8 @@ RITZ_ROWS = 200
 # Small problems of an iteration take as long as so many of the last one: of a symmetric matrix
 # in feature coordinates, which is factored first in sample coordinates.
 RITZ_PROBLEMS = {"scatter": 2.0, "gram": 4.0}
-# A stored entry is added to its class, and multiplied by another one of its row, in the time that
-# it takes in a product with a dense matrix of so many columns.
+# A stored entry is added to its class, and multiplied by another one of its row or column, in the
+# time that it takes in a product with a dense matrix of so many columns.
 SUM_COLUMNS, PAIR_COLUMNS = 12, 32
 # Times that a block of rows is read and written to be converted or centred.
 COPY_READS = 3
@@ -139,9 +139,12 @@ class Steps:
         if problem.stored is not None:
             if not problem.by_code:
                 return again + profile.sparse_product(problem.stored, d, item)
-            pairs = problem.stored * problem.stored / n
-            product = profile.product(d, n, d, item)
-            if not problem.weighted:
+            pairs = problem.stored * problem.stored / (d if form == "gram" else n)
+            if form == "gram":
+                product = profile.symmetric_product(d, n, item)
+            elif problem.weighted:
+                product = profile.product(d, n, d, item)
+            else:
                 product = profile.symmetric_product(n, d, item)
             blocks = product + COPY_READS * profile.read(n * d * item)
             return again + min(blocks, profile.sparse_product(pairs, PAIR_COLUMNS, item))
@@ -167,7 +170,10 @@ class Steps:
         factor += 4 * profile.read(n * n * item)
         # Eigenvectors in the coordinates of features, whose residuals are measured.
         vectors = 2 * (self._reading() + self._conversion) + profile.qr(d, k, item)
-        vectors += 3 * profile.product(k, n, d, item)
+        if problem.stored is None:
+            vectors += 3 * profile.product(k, n, d, item)
+        else:
+            vectors += 3 * profile.sparse_product(problem.stored, k, item)
         return factor + profile.eigh(n, min(k + 1, n), item) + vectors
 
     def _reading(self) -> float:
@@ -182,7 +188,7 @@ class Steps:
 
 def smaller_form(problem: Problem) -> str:
     """The form with the smaller matrix."""
-    return "gram" if problem.n < problem.d and problem.stored is None else "scatter"
+    return "gram" if problem.n < problem.d and problem.allows_gram else "scatter"
 
 
 def _average(problem: Problem, schedule: Schedule) -> float:

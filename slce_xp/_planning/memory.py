@@ -215,7 +215,10 @@ def _peak(form: str, problem: Problem, schedule: Schedule, block: int) -> int:
             solving += n * n
         elif k >= n_classes:  # vectors next to zero, and of the largest negative eigenvalues
             solving += 3 * d * min(n, 2 * k + MOST_LARGEST)
-        steps = [adding, held + max(block, 2 * n * n) + 2 * n * n, held + solving]
+        forming = held + max(block, 2 * n * n) + 2 * n * n
+        if problem.stored is not None:  # values in another dtype, and by columns with their rows
+            forming += (problem.stored * (2 * item + 4) + 8 * d) // item
+        steps = [adding, forming, held + solving]
         steps += [held + n * n + codes + space for space in _spaces(form, problem, schedule, block)]
     else:
         if problem.basis_length < d:

@@ -347,11 +347,11 @@ def choose(
     profile = profile or profiles.load()
     if solver == SMALLER:  # chunks of Dask are not scaled by columns
         solver = "scatter" if problem.where == CLUSTER else smaller_form(problem)
-    if solver == "gram" and problem.stored is not None:
+    if solver == "gram" and not problem.allows_gram:
         raise invalid(
             "solver",
-            "solver must be 'auto', 'krylov' or 'scatter' for a sparse X; got 'gram', which would "
-            "make it dense. Leave it out",
+            "solver must be 'auto', 'krylov' or 'scatter' for a sparse X, unless it is a matrix of "
+            "SciPy that is fitted in memory; got 'gram'. Leave it out",
         )
     if solver != "auto":
         plan = _estimate(
@@ -364,7 +364,7 @@ def choose(
     plans = [
         _widened(_estimate(form, problem, profile, schedule, limits), limits, profile)
         for form in FORMS
-        if form != "gram" or problem.stored is None
+        if form != "gram" or problem.allows_gram
         for schedule in _schedules(form, problem)
     ]
     allowed = [p for p in plans if limits.spare(p.memory) >= 0]
@@ -447,7 +447,7 @@ def _schedules(form: str, problem: Problem) -> list[Schedule]:
     schedules = [] if form == "krylov" else [Schedule()]
     # Beyond the positive eigenvalues lie the null space and the bulk of the spectrum, and a start
     # block of very many classes is a dense problem already.
-    dense = min(problem.n, problem.d) if problem.stored is None else problem.d
+    dense = min(problem.n, problem.d) if problem.allows_gram else problem.d
     suits = problem.k < problem.n_classes and max(4 * problem.n_classes, SMALL) <= dense
     suits = suits and form in ("krylov", smaller_form(problem))  # not on the larger matrix
     is_single = problem.within(form).dtype == problem.dtype  # what residuals and angles are for

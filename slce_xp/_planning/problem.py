@@ -78,6 +78,11 @@ class Problem:
         return replace(self, dtype="float64")
 
     @property
+    def allows_gram(self) -> bool:
+        """Whether the Gram form can be solved: of sparse matrices, those of SciPy have columns."""
+        return self.stored is None or (self.by_code and self.where == MEMORY)
+
+    @property
     def itemsize(self) -> int:
         """Bytes of a number."""
         return ITEMSIZES[self.dtype]

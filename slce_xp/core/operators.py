@@ -18,9 +18,14 @@ from slce_xp._backend import Array, read
 from slce_xp.core import eigen
 from slce_xp.core.eigen import gram_of
 from slce_xp.core.groups import Groups
-from slce_xp.core.moment_sums import warn_if_far, with_second
+from slce_xp.core.moment_sums import (
+    SAFE_OFFSET_SPARSE,
+    SAFE_OFFSET_SQUARES,
+    warn_if_far,
+    with_second,
+)
 from slce_xp.core.moments import Moments
-from slce_xp.core.rows import DenseRows, Rows, columns_of
+from slce_xp.core.rows import DenseRows, Rows, SparseRows, columns_of
 from slce_xp.core.sums import ColumnSquares, one_hot, scaled, sum_rows_by_code, times
 
 # Distance from which samples without a label are summed, over their spread, up to which rounding of
@@ -256,15 +261,46 @@ class CentroidOperator(ScatterOperator):
         """G = X Xᵀ of the centred data, rows times √(w·|s|), (n, n): formed once, then kept."""
         if self._gram is None:
             moments = self._moments
-            late = moments.is_moderate  # scaled as a whole, not block by block
-            gram = self._rows.outer(partial(moments.centred, is_scaled=not late))
-            gram = scaled(gram, moments.scale**2 if late else 1.0)
+            gram = self._sparse_gram()
+            if gram is None:
+                late = moments.is_moderate  # scaled as a whole, not block by block
+                gram = self._rows.outer(partial(moments.centred, is_scaled=not late))
+                gram = scaled(gram, moments.scale**2 if late else 1.0)
             for factor in (self._root, self._balance):
                 if factor is not None:
                     gram *= factor[:, None]
                     gram *= factor
             self._gram = gram
         return self._gram
+
+    def _sparse_gram(self, factors: Array | None = None) -> Array | None:
+        """Z·Zᵀ of centred rows, features times factors, by X·Xᵀ of a sparse X.
+
+        None unless that is faster than centring dense blocks, and as exact.
+        """
+        rows, moments = self._rows, self._moments
+        if not isinstance(rows, SparseRows):
+            return None
+        late = moments.is_moderate  # scaled afterwards
+        gram = rows.own_outer(factors, 1.0 if late else moments.scale)
+        if gram is None:
+            return None
+        gram = scaled(gram, moments.scale**2 if late else 1.0)
+        xp, _ = self.place
+        mean = self._mean_left if factors is None else self._mean_left * factors
+        if self._root is None:
+            means, square = xp.mean(gram, axis=1), xp.linalg.trace(gram)
+        else:
+            weights = self._root * self._root
+            means = gram @ (weights / moments.weight)
+            square = weights @ xp.linalg.diagonal(gram)
+        square, centring = map(float, read(square, moments.weight * (mean @ mean)))
+        if centring > SAFE_OFFSET_SQUARES * (square - centring):
+            return None
+        gram -= means[:, None]
+        gram -= means
+        gram += mean @ mean
+        return gram
 
     def take_gram(self) -> Array:
         """G, which belongs to the caller."""
@@ -280,7 +316,9 @@ class CentroidOperator(ScatterOperator):
             rows *= factors[columns]
             return rows
 
-        gram = self._rows.outer(multiplied)
+        gram = self._sparse_gram(factors)
+        if gram is None:
+            gram = self._rows.outer(multiplied)
         return gram if self._root is None else gram * self._root[:, None] * self._root
 
     def feature_squares(self) -> Array:
@@ -475,6 +513,17 @@ class CentroidOperator(ScatterOperator):
         member = one_hot(self._codes, self.n_classes, weights)
         share = (xp.sqrt(weights) / self._moments.weight)[:, None]
         return self._rooted(member / xp.sqrt(weights)[:, None] - share)
+
+    @cached_property
+    def is_near(self) -> bool:
+        """Whether rows are near enough to the origin for sums of samples to keep their digits.
+
+        Dense rows are shifted if they are not; for sparse ones it takes a pass over X.
+        """
+        if not self._rows.is_sparse:
+            return True
+        (square,) = read(self.place.xp.sum(self.feature_squares()))
+        return self.centring <= SAFE_OFFSET_SPARSE * float(square)
 
     def warn_if_far(self, norm: float) -> None:
         """Warn if products with C, of a given norm, lose digits of a sparse X by centring."""

@@ -61,6 +61,8 @@ class Rows(ABC):
         True if only row slicing is supported: `sum_columns` is missing.
     in_memory : bool
         True if X is an array in memory: rows can be gathered from anywhere.
+    has_outer : bool
+        True if `outer` is supported.
     has_room_for_copy : bool
         True if memory allows a temporary as large as X.
     block_bytes : int
@@ -72,6 +74,7 @@ class Rows(ABC):
     is_sparse = False
     by_rows = False
     in_memory = False
+    has_outer = True
     has_room_for_copy = False
 
     def __init__(
@@ -231,7 +234,44 @@ class BlockRows(Rows):
             self.progress.read(block.stop - block.start, count, len(blocks))
 
 
-class DenseRows(BlockRows):
+class MemoryRows(BlockRows):
+    """Rows in memory, of which columns can be read, too."""
+
+    in_memory = True
+
+    @abstractmethod
+    def _column_reader(self) -> Callable[[slice], Array]:
+        """A function from a slice to the dense columns there, as floats."""
+
+    @property
+    @abstractmethod
+    def _converts(self) -> bool:
+        """Whether blocks of rows or columns are converted, and so copies."""
+
+    def outer(self, centred: Callable[..., Array]) -> Array:
+        """R·Rᵀ, a sum over column blocks."""
+        # A few times as large as the result is no loss: an eigensolver will take more than that,
+        # and the result is added to less often.
+        least = (4 if _backend.adds_in_place(self.place.xp) else 2) * self.n
+        is_copied = self._converts or not _backend.row_slices_are_views(self.place.xp)
+        made = self.n if is_copied else 0
+        length = max(least * self.n // (made + self.n), self.block_length(made + self.n))
+        total = None
+        for block, columns in self._read_columns(list(even_slices(self.d, length))):
+            total = _backend.add_gram(total, centred(columns, block).T)
+            del columns  # before the next block is made, not after
+        return _backend.mirrored(total)
+
+    def _read_columns(self, blocks: list[slice]) -> Iterator[tuple[slice, Array]]:
+        self.progress.begin_pass(self.n)
+        read_block = self._column_reader()
+        for count, block in enumerate(blocks, 1):
+            yield block, read_block(block)
+            done = [self.n * i // len(blocks) for i in (count - 1, count)]
+            self.progress.read(done[1] - done[0], count, len(blocks))
+
+
+class DenseRows(MemoryRows):
     """A dense array in memory.
 
     Parameters
@@ -245,7 +285,6 @@ class DenseRows(BlockRows):
         Positions of the rows to read, ascending; all by default.
     """
 
-    in_memory = True
     conversion_copies = 1  # of a block that is converted, as it is made
 
     def __init__(
@@ -286,6 +325,9 @@ class DenseRows(BlockRows):
             columns = self.place.xp.take(columns, self._kept_index, axis=0)
         return self._converted(columns, index)
 
+    def _column_reader(self) -> Callable[[slice], Array]:
+        return self.columns
+
     def finite_rows(self) -> np.ndarray:
         """A mask of rows without NaN or infinity, on the host, shape (n,)."""
         xp = self.place.xp
@@ -315,27 +357,6 @@ class DenseRows(BlockRows):
             totals = _added(totals, terms)
             del terms
         return totals
-
-    def outer(self, centred: Callable[..., Array]) -> Array:
-        """R·Rᵀ, a sum over column blocks."""
-        # A few times as large as the result is no loss: an eigensolver will take more than that,
-        # and the result is added to less often.
-        least = (4 if _backend.adds_in_place(self.place.xp) else 2) * self.n
-        is_copied = self._converts or not _backend.row_slices_are_views(self.place.xp)
-        made = self.n if is_copied else 0
-        length = max(least * self.n // (made + self.n), self.block_length(made + self.n))
-        total = None
-        for block, columns in self._read_columns(list(even_slices(self.d, length))):
-            total = _backend.add_gram(total, centred(columns, block).T)
-            del columns  # before the next block is made, not after
-        return _backend.mirrored(total)
-
-    def _read_columns(self, blocks: list[slice]) -> Iterator[tuple[slice, Array]]:
-        self.progress.begin_pass(self.n)
-        for count, block in enumerate(blocks, 1):
-            yield block, self.columns(block)
-            done = [self.n * i // len(blocks) for i in (count - 1, count)]
-            self.progress.read(done[1] - done[0], count, len(blocks))
 
     def row_blocks(self, made: int) -> Iterator[slice]:
         """Slices of rows; converted rows count as well."""
@@ -378,8 +399,10 @@ class DenseRows(BlockRows):
                 raise self._not_finite(block.start + row, column, value)
 
 
-class SparseRows(BlockRows):
-    """A sparse matrix in memory, read as sparse blocks: never densified, nor shifted.
+class SparseRows(MemoryRows):
+    """A sparse matrix in memory, read as sparse blocks of rows, which are not shifted.
+
+    Only blocks of its columns are made dense, by SciPy.
 
     Parameters
     ----------
@@ -392,7 +415,6 @@ class SparseRows(BlockRows):
     """
 
     is_sparse = True
-    in_memory = True
 
     def __init__(
         self,
@@ -405,6 +427,25 @@ class SparseRows(BlockRows):
         dtype = dtype or _backend.working_dtype(x)
         super().__init__(x.shape, x.place, dtype, progress, kept)
         self._x = x if x.can_slice else x.astype(dtype)
+        self.has_outer = x.has_columns
+
+    def unpacked(self) -> UnpackedRows:
+        """The same, to be read as dense blocks of rows."""
+        rows = UnpackedRows(self._x, self.dtype, self.progress, self.row_numbers)
+        rows.has_room_for_copy = self.has_room_for_copy
+        return rows
+
+    def own_outer(self, factors: Array | None, scale: float) -> Array | None:
+        """R·Rᵀ of R = scale·X, columns times factors, not centred; None if `outer` is faster."""
+        return self._x.astype(self.dtype).outer(factors, scale)
+
+    def _column_reader(self) -> Callable[[slice], Array]:
+        columns = self._x.by_columns()
+        return lambda index: columns.rows(index).dense(self.dtype).T
+
+    @property
+    def _converts(self) -> bool:
+        return True
 
     def rows(self, index: slice) -> Sparse:
         """The rows of a slice, as a sparse block."""
@@ -454,11 +495,58 @@ class SparseRows(BlockRows):
             raise self._not_finite(*found)
 
 
+class UnpackedRows(DenseRows):
+    """A sparse matrix of SciPy, read as dense blocks, which are shifted if they have to be.
+
+    Parameters
+    ----------
+    x : Sparse, shape (n, d)
+    dtype : dtype
+    progress : Progress
+    row_numbers : numpy.ndarray of int, or None
+    """
+
+    def __init__(
+        self, x: Sparse, dtype: Any, progress: Progress, row_numbers: np.ndarray | None
+    ) -> None:
+        super().__init__(x, dtype, progress)
+        self.row_numbers = row_numbers
+
+    @property
+    def _converts(self) -> bool:
+        return True
+
+    def rows(self, index: slice) -> Array:
+        """The rows of a slice."""
+        start, stop, step = index.indices(self.n)
+        if step > 1:
+            return self.gather(np.arange(start, stop, step))
+        return self._x.rows(slice(start, stop)).dense(self.dtype)
+
+    def gather(self, index: Array) -> Array:
+        """The rows at given positions."""
+        return self._x.take(index).dense(self.dtype)
+
+    def _column_reader(self) -> Callable[[slice], Array]:
+        columns = self._x.by_columns()
+        return lambda index: columns.rows(index).dense(self.dtype).T
+
+
 def open_array(
     x: Array, dtype: Any = None, progress: Progress | None = None, kept: np.ndarray | None = None
 ) -> DenseRows | SparseRows:
     """Rows of a dense array or a `Sparse`."""
     return (SparseRows if isinstance(x, Sparse) else DenseRows)(x, dtype, progress, kept)
+
+
+def check_gram(form: str, rows: Rows) -> None:
+    """Raise ValueError for the Gram form of rows that have none."""
+    if form == "gram" and not rows.has_outer:
+        raise _errors.invalid(
+            "form",
+            "form must not be 'gram' for a sparse x, unless it is a matrix of SciPy; this one is on"
+            f" {rows.place}. Leave it out",
+        )
 
 
 def block_bytes(n: int, d: int, itemsize: int) -> int:

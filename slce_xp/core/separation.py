@@ -22,7 +22,7 @@ from slce_xp.core.groups import Groups
 from slce_xp.core.moment_sums import moments_of
 from slce_xp.core.operators import CentroidOperator, ScatterOperator
 from slce_xp.core.planes import Plane, best_plane
-from slce_xp.core.rows import Rows, open_array
+from slce_xp.core.rows import Rows, SparseRows, check_gram, open_array
 from slce_xp.core.shrinkage import Shrinkage, Spectrum, best_shrinkage
 
 
@@ -128,13 +128,11 @@ def separating_components(
         raise invalid("codes", f"codes must be below n_classes = {n_classes}; got {n_classes}")
     k = as_count(k, "k", 1, min(n_classes - 1, rows.d))
     given_shrinkage = as_shrinkage(shrinkage)
-    if form not in ("auto", "scatter", "gram") or (form == "gram" and rows.is_sparse):
-        raise invalid(
-            "form",
-            f"form must be 'auto', 'scatter' or, unless x is sparse, 'gram'; got {form!r}",
-        )
+    if form not in ("auto", "scatter", "gram"):
+        raise invalid("form", f"form must be 'auto', 'scatter' or 'gram'; got {form!r}")
+    check_gram(form, rows)
     if form == "auto":
-        form = "gram" if rows.n < rows.d and not rows.is_sparse else "scatter"
+        form = "gram" if rows.n < rows.d and rows.has_outer else "scatter"
     with _backend.computing(rows.place):
         return solve(operator_of(rows, groups, form), form, k, given_shrinkage)
 
@@ -142,7 +140,10 @@ def separating_components(
 def operator_of(rows: Rows, groups: Groups, form: str, seed: int = 0) -> CentroidOperator:
     """The class statistics of rows of any kind, in which small columns keep their digits."""
     moments = moments_of(rows, groups, second=form == "scatter", by_column=True)
-    return CentroidOperator(rows, groups, moments, seed)
+    operator = CentroidOperator(rows, groups, moments, seed)
+    if form == "gram" and isinstance(rows, SparseRows) and not operator.is_near:
+        return operator_of(rows.unpacked(), groups, form, seed)
+    return operator
 
 
 def solve(operator: ScatterOperator, form: str, k: int, shrinkage: float | None) -> Separation:

@@ -14,7 +14,7 @@ from slce_xp.core import eigen, given, gram, krylov, scatter
 from slce_xp.core.groups import Groups
 from slce_xp.core.moment_sums import moments_of
 from slce_xp.core.operators import CentroidOperator
-from slce_xp.core.rows import Rows, open_array
+from slce_xp.core.rows import Rows, SparseRows, check_gram, open_array
 from slce_xp.core.solution import FORMS, Request, Solution
 
 # "auto" forms the smaller of the d × d and n × n matrices up to this size.
@@ -138,9 +138,8 @@ def eigenpairs(
     seed = as_seed(seed, "seed")
     if not isinstance(form, str) or form not in ("auto", *FORMS):
         raise invalid("form", f"form must be 'auto' or one of {', '.join(FORMS)}; got {form!r}")
-    if form == "gram" and rows.is_sparse:
-        raise invalid("form", "form must not be 'gram' for a sparse x, which would become dense")
-    smaller = "gram" if rows.n < rows.d and not rows.is_sparse else "scatter"
+    check_gram(form, rows)
+    smaller = "gram" if rows.n < rows.d and rows.has_outer else "scatter"
     if form == "auto":
         is_small = min(rows.n, rows.d) <= LARGEST_FORMED
         form = smaller if is_small or k >= n_classes else "krylov"
@@ -171,7 +170,11 @@ def eigenpairs(
 
 def operator_of(rows: Rows, groups: Groups, form: str, seed: int) -> CentroidOperator:
     """The eigenproblem of rows of any kind: one pass, with the second moment if S_t is formed."""
-    return CentroidOperator(rows, groups, moments_of(rows, groups, second=form == "scatter"), seed)
+    moments = moments_of(rows, groups, second=form == "scatter")
+    operator = CentroidOperator(rows, groups, moments, seed)
+    if form == "gram" and isinstance(rows, SparseRows) and not operator.is_near:
+        return operator_of(rows.unpacked(), groups, form, seed)
+    return operator
 
 
 def finish(operator: CentroidOperator, form: str, request: Request) -> Solution:
