@@ -187,8 +187,8 @@ def _peak(form: str, problem: Problem, schedule: Schedule, block: int) -> int:
     adding = min(block, hot * n) + codes + 2 * sums if few else gathered + piece + 4 * sums
     if problem.stored is not None:
         adding += block  # products copy what they multiply
-    # At the end: sums, B and centroids, components and temporaries of the sign rule.
-    ending = 3 * sums + 6 * k * d
+    # At the end: sums, B and its squares, centroids, components and temporaries of the sign rule.
+    ending = 4 * sums + 6 * k * d
     if form != "krylov" and n <= d:  # arbitrary directions are drawn in double precision
         ending += (1 + 8 // item) * k * d
     vectors = problem.sample_vectors * n
@@ -214,7 +214,7 @@ def _peak(form: str, problem: Problem, schedule: Schedule, block: int) -> int:
         if n > d:  # and their products with X, if few are positive
             solving += n * n
         elif k >= n_classes:  # vectors next to zero, and of the largest negative eigenvalues
-            solving += 3 * d * min(n, 2 * k + MOST_LARGEST)
+            solving += 5 * d * min(n, 2 * k + MOST_LARGEST)
         forming = held + max(block, 2 * n * n) + 2 * n * n
         if problem.stored is not None:  # values in another dtype, and by columns with their rows
             forming += (problem.stored * (2 * item + 4) + 8 * d) // item
