@@ -437,9 +437,10 @@ def _handicapped(plan: Plan, profile: Profile) -> float:
     is_wider = problem.within(smaller_form(problem)).dtype != problem.dtype
     if problem.accelerated or (plan.form == "krylov" and is_wider):
         return plan.seconds * TYPICAL_GAIN
-    easy, costs = steps_of(plan.form, problem, profile).solve(plan.form, plan.schedule, EASY_PASSES)
-    kept = 0.0 if plan.form == "krylov" else costs.forming  # whatever follows
-    return kept + LEAST_GAIN * (easy - kept)
+    if plan.form != "krylov":  # the dense form has the matrix, too, and is faster on most data
+        return plan.costs.forming + LEAST_GAIN * (plan.seconds - plan.costs.forming)
+    easy, _ = steps_of(plan.form, problem, profile).solve(plan.form, plan.schedule, EASY_PASSES)
+    return LEAST_GAIN * easy
 
 
 def _schedules(form: str, problem: Problem) -> list[Schedule]:
