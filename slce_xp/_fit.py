@@ -219,7 +219,8 @@ def fit(
         check_separable(labels.n_unlabeled)
         k = _parameters.as_separating_count(n_components, n_classes, d)
     else:
-        k = _parameters.as_component_count(n_components, n_classes, d, groups.is_supervised)
+        unsupervised = None if groups.is_supervised else n
+        k = _parameters.as_component_count(n_components, n_classes, d, unsupervised)
     seed = _parameters.as_seed(random_state)
     max_iter = _parameters.as_count(max_iter, "max_iter", 1)
     memory = sizes.parse_bytes(max_memory)

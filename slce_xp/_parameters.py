@@ -20,14 +20,21 @@ PRECISIONS = ("auto", "full", "mixed")
 
 
 def as_component_count(
-    n_components: Any, n_classes: int, n_features: int, supervised: bool = True
+    n_components: Any, n_classes: int, n_features: int, unsupervised: int | None = None
 ) -> int:
-    """Return how many components to compute at most: "positive" and shares are reduced later."""
+    """Return how many components to compute at most: "positive" and shares are reduced later.
+
+    Parameters
+    ----------
+    n_components, n_classes, n_features
+    unsupervised : int, optional
+        The number of samples, if some have no label: the bound K − 1 needs all labels.
+    """
     default = min(n_classes - 1, n_features)
     if n_components is None:
         return default
     if is_share(n_components) or (isinstance(n_components, str) and n_components == "positive"):
-        return default if supervised else n_features  # the bound K − 1 needs all labels
+        return default if unsupervised is None else min(unsupervised, n_features)
     rule = (
         f"n_components must be an integer from 1 to {n_features} (the number of features), a share "
         "of the loss between 0 and 1, None (number of classes − 1) or 'positive'"

@@ -255,12 +255,12 @@ def solve(
     xp, _ = place
     moments = moments.only(np.flatnonzero(seen))
     d = moments.sums.shape[1]
-    supervised = statistics.n_unlabeled == 0
     if separates:
         _fit.check_separable(statistics.n_unlabeled)
         k = _parameters.as_separating_count(n_components, len(classes), d)
     else:
-        k = _parameters.as_component_count(n_components, len(classes), d, supervised)
+        unsupervised = statistics.n_samples if statistics.n_unlabeled else None
+        k = _parameters.as_component_count(n_components, len(classes), d, unsupervised)
     problem = Problem(statistics.n_samples, d, len(classes), k, statistics.precision)
     plan = dataclasses.replace(
         _plan.choose(problem, Limits(), "scatter"), reason="batches were added up"

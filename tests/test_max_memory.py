@@ -80,7 +80,7 @@ def test_unlabelled_samples_of_wide_data():
     [
         ("krylov", 1000, 6000, 5),
         ("krylov", 60_000, 20, 5),
-        ("gram", 300, 2000, 5),
+        ("gram", 150, 2000, 5),
         ("gram", 900, 200, 5),
         ("gram", 900, 200, 90),
         ("scatter", 60_000, 20, 5),

@@ -11,6 +11,7 @@ import numpy as np
 import oracle
 import pytest
 import scipy.sparse
+from conftest import spare_compiling
 from scipy.special import log_ndtr
 
 import slce_xp
@@ -281,6 +282,8 @@ def test_a_shift_below_rounding_is_enough():
     [(120, 8, 2, False), (120, 8, 3, True), (30, 50, 2, True), (30, 50, 3, False)],
 )
 def test_components_agree_with_the_oracle(xp, form, n, d, p, weighted):
+    if weighted:
+        spare_compiling(xp)
     X, y = problem(n, d, 4)
     weights = np.random.default_rng(0).random(n) + 0.1 if weighted else None
     found = separating_components(
@@ -345,6 +348,7 @@ def test_few_rows_do_not_shift_a_wide_matrix():
 
 @pytest.mark.parametrize("form", ["scatter", "gram"])
 def test_means_on_a_line_have_one_dimension(xp, form):
+    spare_compiling(xp)
     rng = np.random.default_rng(0)
     base, step = rng.standard_normal((30, 12)), rng.standard_normal(12)
     X = np.concatenate([base, base + step, base + 3.0 * step])
@@ -398,6 +402,7 @@ def fitted(xp=None, p=2, n=120, d=8, n_classes=4, **how):
 
 @pytest.mark.parametrize("solver", ["auto", "scatter", "gram"])
 def test_fit_agrees_with_the_oracle(xp, solver):
+    spare_compiling(xp)
     X, y = problem(40, 60, 4)
     model = slce_xp.fit(xp.array(X), y, 3, criterion="separation", solver=solver)
     components, metric, shrinkage, separation = oracle.separating(xp.held(X), y, 3)

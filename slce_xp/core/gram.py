@@ -140,8 +140,10 @@ def solve(operator: CentroidOperator, request: Request) -> Solution:
         known, growth = read(*images.values_without(ridge, slice(0, positive)))
         found = found.or_known(known, growth <= TRUSTED_GROWTH)
     rank = found.values.shape[0] + negative - used
-    wanted = max(0, k - found.before_zero)
-    null = found.null()  # with samples that count nothing, M has a larger null space than X
+    wanted = 0 if request.positive_only else max(0, k - found.before_zero)
+    # With samples that count nothing, M has a larger null space than X.
+    null = found.null()
+    null = null[:, : min(wanted, null.shape[1])]
     missing = min(wanted - null.shape[1], d - rank)
     if missing > 0:
         outside = _off_row_space(operator, factor @ factor.T, operator.draw(missing))

@@ -315,7 +315,10 @@ def _settled(
             pairs = Resolved.certain(values, refined.vectors)
         lengths = np.full(len(pairs.values), refined.lengths.max(initial=0.0))
     else:
-        resolved = resolve(operator, _orthogonal(span, found.vectors), ritz.largest, gap)
+        span = _orthogonal(span, found.vectors)
+        variances = None if operator.is_supervised else operator.feature_squares
+        resolved = resolve(operator, span, ritz.largest, gap, variances=variances)
+        lost += int(np.isinf(resolved.error[resolved.is_null]).sum())
         pairs = pairs.followed_by(resolved).real()
         lengths = np.zeros(0)
         if pairs.values.size:

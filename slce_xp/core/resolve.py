@@ -15,10 +15,12 @@ from slce_xp import _backend
 from slce_xp._backend import Array, read
 from slce_xp.core import eigen
 from slce_xp.core.certificate import angle_bound
-from slce_xp.core.operators import ScatterOperator
+from slce_xp.core.operators import CentroidOperator, ScatterOperator
 
 # Noise of nearly null columns that may hide eigenvalues, relative to rounding of M.
 HIDDEN = 2.0**-9
+# Rounding of a score in units of that of a sum, relative to the magnitudes that it is a sum of.
+SCORE_ROUNDING = 2.0
 
 
 class Resolved(NamedTuple):
@@ -181,32 +183,34 @@ def resolve(
     count = vectors.shape[1]
     if count == 0:
         return Resolved(np.zeros(0), vectors, np.zeros(0, dtype=bool), np.zeros(0))
-    known = operator.rayleigh(vectors)
-    if known is None:  # sums alone: what they cannot resolve counts as zero
+    measured = _measured(operator, vectors)
+    if measured is None:  # sums alone: what they cannot resolve counts as zero
         return Resolved(
             np.zeros(count), vectors, np.ones(count, dtype=bool), np.full(count, np.inf)
         )
-    xp, _ = operator.place
-    matrix, scatter = known
-    values, rotation = _backend.largest_eigenpairs(matrix, count)
-    rotated = xp.sum(rotation * (scatter @ rotation), axis=0)
-    between = (operator.between @ vectors) @ rotation
-    host, scatters, squares = read(values, rotated, xp.sum(between * between, axis=0))
+    rounding = operator.zero_level(1.0)
+    if measured.is_mixed(rounding):  # of columns that are no mixtures it is more exact
+        measured = _measured(operator, eigen.orthonormal_columns(measured.vectors)) or measured
+    vectors, host, scatters, squares, mixed = measured
     # Columns are inexact by eps over the gap to other eigenvectors, which adds that squared times
     # the gap to the scatter of their scores.
     noise = (level / 8.0) ** 2 / max(square if gap is None else gap, level)
     # So are scores, relative to the mean that is subtracted from them.
-    rounding = operator.zero_level(1.0)
     lost = rounding**2 * operator.centring
     is_null = scatters + squares <= count * noise + lost  # all may have gone to one of them
-    error = rounding * (np.abs(scatters) + 2.0 * squares) + noise
+    error = rounding * mixed + noise
     error += lost + 2.0 * np.sqrt(lost * np.abs(scatters)) + operator.mean_rounding(scatters)
+    # Nor are scores more exact than the products that they are sums of.
+    of_sums = 2.0 * SCORE_ROUNDING * rounding * np.sqrt(np.abs(scatters) + 2.0 * squares)
+    is_near = ~is_null & (np.abs(host) <= error + of_sums * np.sqrt(square + operator.centring))
+    if isinstance(operator, CentroidOperator) and is_near.any():
+        error += of_sums * _score_sizes(operator, vectors)
     if lost > level:  # then what seems to be null may be as large as others
         error = np.where(is_null, np.inf, error)
     elif variances is not None and is_null.any():
         hidden = hidden_features(operator, variances(), count * noise + lost)
         error[np.flatnonzero(is_null)[:hidden]] = np.inf
-    found = Resolved(host, vectors @ rotation, is_null, error)
+    found = Resolved(host, vectors, is_null, error)
     unclear = is_null & (scatters + squares > noise + lost)
     if others is None or count * noise < HIDDEN * level or not unclear.any():
         return found
@@ -214,6 +218,65 @@ def resolve(
     columns = eigen.orthonormal_columns(columns - others(columns))
     again = resolve(operator, columns, square, variances=variances)
     return found.chosen(~unclear).followed_by(again).descending()._replace(is_cleaned=True)
+
+
+class _Measured(NamedTuple):
+    """Rayleigh quotients inside a subspace, by descending value.
+
+    Attributes
+    ----------
+    vectors : array, shape (d, q)
+    values, scatters, squares : numpy.ndarray, shape (q,)
+        vᵀMv, the scatter of X·v with absolute signs, and ‖Bv‖².
+    mixed : numpy.ndarray, shape (q,)
+        What these are rounded relative to: the same of the columns that were measured, of which
+        the vectors are mixtures.
+    """
+
+    vectors: Array
+    values: np.ndarray
+    scatters: np.ndarray
+    squares: np.ndarray
+    mixed: np.ndarray
+
+    def is_mixed(self, rounding: float) -> bool:
+        """Whether some are within rounding of zero, but may not be if they are measured again."""
+        own = np.abs(self.scatters) + 2.0 * self.squares
+        return bool(((np.abs(self.values) <= rounding * self.mixed) & (self.mixed > 4 * own)).any())
+
+
+def _measured(operator: ScatterOperator, vectors: Array) -> _Measured | None:
+    """Rayleigh–Ritz in the span of orthonormal columns; None without X."""
+    known = operator.rayleigh(vectors)
+    if known is None:
+        return None
+    xp, _ = operator.place
+    matrix, scatter = known
+    _, rotation = _backend.largest_eigenpairs(matrix, vectors.shape[1])
+    between = operator.between @ vectors
+    sizes = xp.sqrt(xp.abs(xp.linalg.diagonal(scatter)) + 2.0 * xp.sum(between * between, axis=0))
+    between = between @ rotation
+    values, *others = read(
+        # Quotients: what an eigensolver returns is exact relative to the largest of them only.
+        xp.sum(rotation * (matrix @ rotation), axis=0),
+        xp.sum(rotation * (scatter @ rotation), axis=0),
+        xp.sum(between * between, axis=0),
+        (sizes @ xp.abs(rotation)) ** 2,
+    )
+    vectors = vectors @ rotation
+    order = np.argsort(-values, kind="stable")
+    if (order[1:] > order[:-1]).all():
+        return _Measured(vectors, values, *others)
+    vectors = xp.take(vectors, _backend.from_host(order, operator.place), axis=1)
+    return _Measured(vectors, values[order], *(array[order] for array in others))
+
+
+def _score_sizes(operator: CentroidOperator, vectors: Array) -> np.ndarray:
+    """√(Σ_i w_i (Σ_j |x_ij v_j|)²) of columns v, or more: (d, q) ↦ (q,)."""
+    xp, _ = operator.place
+    squares = operator.feature_squares() + operator.centring_squares
+    sizes = xp.sqrt(xp.maximum(squares, xp.zeros_like(squares)))
+    return read(sizes @ xp.abs(vectors))[0]
 
 
 def hidden_features(operator: ScatterOperator, variances: Array, level: float) -> int:
@@ -262,7 +325,7 @@ def leading(
     before = found.before_zero
     wanted = 0 if null is None else min(null.shape[1], max(0, k - before))
     values = _backend.from_host(found.values[: k - wanted], operator.place, found.vectors.dtype)
-    vectors = found.vectors[:, : k - wanted]
+    vectors = found.vectors[:, : min(k - wanted, found.vectors.shape[1])]
     if null is not None and wanted:
         values, vectors = eigen.splice_null_space(values, vectors, before, null[:, :wanted])
     return values, vectors, (min(low, k), min(high, k))

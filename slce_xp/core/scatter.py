@@ -74,6 +74,8 @@ def solve(operator: ScatterOperator, request: Request) -> Solution:
         del matrix
         found = _resolved(operator, values, vectors, level, float(square), variances)
     null, wanted = None, min(int(found.is_null.sum()), k - found.before_zero)
+    if request.positive_only:  # they are not kept
+        wanted = 0
     if wanted > 0:  # any basis will do: seeded directions, projected
         basis = found.null()
         null = basis @ (basis.T @ operator.draw(wanted))
