@@ -423,3 +423,16 @@ def test_save_and_load(tmp_path):
     assert opened.classes.tolist() == ["ant", "bee", "cat", "dog"]
     assert opened.loss == model.loss
     assert "4 classes" in str(opened)
+
+
+def test_positive_components_of_wide_data_are_no_more_than_samples():
+    """The null space, of 1 900 dimensions, is not computed."""
+    X, y = oracle.blobs(100, 2000, 3, seed=4)
+    y = np.where(np.arange(100) % 2, -1, y)
+    model = slce_xp.fit(X, y, "positive", unlabeled=-1)
+    assert model.plan.n_components == 100
+    values, _ = np.linalg.eigh(oracle.weighted_matrix(X, y, np.ones(100), y >= 0, 1.0))
+    positive = values[::-1][: model.n_positive]
+    np.testing.assert_allclose(model.eigenvalues, positive, rtol=1e-9)
+    assert model.n_positive == (values > 1e-9 * values[-1]).sum()
+    assert model.plan.most_bytes < 20 * X.nbytes

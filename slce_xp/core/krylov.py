@@ -316,8 +316,10 @@ def _settled(
         lengths = np.full(len(pairs.values), refined.lengths.max(initial=0.0))
     else:
         span = _orthogonal(span, found.vectors)
-        variances = None if operator.is_supervised else operator.feature_squares
-        resolved = resolve(operator, span, ritz.largest, gap, variances=variances)
+        # With labels for all, it is known how many can be positive.
+        is_open = not operator.is_supervised
+        variances = operator.feature_squares if is_open else None
+        resolved = resolve(operator, span, ritz.largest, gap, variances=variances, doubts=is_open)
         lost += int(np.isinf(resolved.error[resolved.is_null]).sum())
         pairs = pairs.followed_by(resolved).real()
         lengths = np.zeros(0)

@@ -160,6 +160,8 @@ def resolve(
     gap: float | None = None,
     others: Callable[[Array], Array] | None = None,
     variances: Callable[[], Array] | None = None,
+    *,
+    doubts: bool = False,
 ) -> Resolved:
     """Rayleigh–Ritz in the span of orthonormal columns, by one pass over X.
 
@@ -178,6 +180,9 @@ def resolve(
         Returns the diagonal of S_t, shape (d,). Features that vary by less than what columns have
         of others through rounding cannot be told from the null space: as many columns may be
         anything.
+    doubts : bool
+        Whether columns may be anything, too, if they have scores beyond rounding of X that others
+        may have left in them.
     """
     level = operator.zero_level(square)
     count = vectors.shape[1]
@@ -210,6 +215,10 @@ def resolve(
     elif variances is not None and is_null.any():
         hidden = hidden_features(operator, variances(), count * noise + lost)
         error[np.flatnonzero(is_null)[:hidden]] = np.inf
+    if doubts:
+        error = np.where(
+            is_null & (scatters + squares > rounding**2 * square + lost), np.inf, error
+        )
     found = Resolved(host, vectors, is_null, error)
     unclear = is_null & (scatters + squares > noise + lost)
     if others is None or count * noise < HIDDEN * level or not unclear.any():

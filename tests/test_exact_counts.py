@@ -1,0 +1,111 @@
+"""Counts of positive eigenvalues against exact ones, by fractions, of integer data."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import slce_xp
+
+# Uncertain counts come with a warning, and so do components of no use.
+pytestmark = pytest.mark.filterwarnings("ignore")
+FORMS = ["auto", "scatter", "gram", "krylov", "sparse"]
+
+
+def count_positive(matrix):
+    """How many eigenvalues of a symmetric matrix of fractions are positive: Sylvester's law."""
+    matrix = [row[:] for row in matrix]
+    left, positive = list(range(len(matrix))), 0
+    while left:
+        pivot = next((i for i in left if matrix[i][i]), None)
+        if pivot is None:
+            pair = next(((i, j) for i in left for j in left if matrix[i][j]), None)
+            if pair is None:
+                return positive
+            pivot, other = pair  # a congruence that makes the diagonal entry 2·m_ij
+            matrix[pivot] = [a + b for a, b in zip(matrix[pivot], matrix[other], strict=True)]
+            for row in matrix:
+                row[pivot] += row[other]
+        positive += matrix[pivot][pivot] > 0
+        left.remove(pivot)
+        for i in left:
+            factor = matrix[i][pivot] / matrix[pivot][pivot]
+            for j in left:
+                matrix[i][j] -= factor * matrix[pivot][j]
+    return positive
+
+
+def exact_matrix(X, y, weights, unlabeled_weight):
+    """M = 2·S_b − S_t of labelled samples + λ·S_t of the others (−1), about the mean of all."""
+    weights = [Fraction(int(w)) for w in weights]
+    X = [[Fraction(int(x)) for x in row] for row in X]
+    d = len(X[0])
+
+    def mean(members):
+        total = sum(weights[i] for i in members)
+        return [sum(weights[i] * X[i][j] for i in members) / total for j in range(d)]
+
+    everything = range(len(X))
+    centre = mean(everything)
+    terms = [(X[i], weights[i] * (unlabeled_weight if y[i] < 0 else -1)) for i in everything]
+    for label in set(y[y >= 0]):
+        members = [i for i in everything if y[i] == label]
+        terms.append((mean(members), 2 * sum(weights[i] for i in members)))
+    matrix = [[Fraction(0)] * d for _ in range(d)]
+    for row, weight in terms:
+        row = [x - c for x, c in zip(row, centre, strict=True)]
+        for i in range(d):
+            for j in range(d):
+                matrix[i][j] += weight * row[i] * row[j]
+    return matrix
+
+
+def draw(seed, *, unlabelled):
+    """Integers of which many repeat: samples, features, or both, in units of their own."""
+    rng = np.random.default_rng(seed)
+    n, d = int(rng.integers(4, 30)), int(rng.integers(1, 12))
+    n_classes = int(rng.integers(2, max(3, min(6, n // 2))))
+    most = int(rng.choice([1, 2, 5, 1000]))
+    X = rng.integers(-most, most + 1, size=(n, d))
+    if rng.random() < 0.4:
+        X = np.repeat(X[: n // 2 + 1], 2, axis=0)[:n]
+    if rng.random() < 0.3 and d > 1:
+        X[:, d // 2 :] = X[:, : d - d // 2]
+    if rng.random() < 0.3:
+        X = X * 2 ** rng.integers(0, 10, size=d)
+    y = rng.permutation(np.arange(n) % n_classes)
+    if rng.random() < 0.4:
+        X = X + 3 * rng.integers(-most, most + 1, size=(n_classes, d))[y]
+    if unlabelled:
+        first = np.unique(y, return_index=True)[1]  # one of each class keeps its label
+        y = np.where((rng.random(n) < 0.5) & ~np.isin(np.arange(n), first), -1, y)
+    weights = np.ones(n, int) if rng.random() < 0.6 else rng.integers(1, 9, size=n)
+    return X, y, weights, Fraction(int(rng.choice([0, 1, 8, 512])), 8)
+
+
+@pytest.mark.parametrize("unlabelled", [False, True])
+@pytest.mark.parametrize("block", range(4))
+def test_bounds_contain_the_exact_count(block, dtype, unlabelled):
+    for seed in range(15 * block, 15 * block + 15):
+        X, y, weights, factor = draw(seed, unlabelled=unlabelled)
+        exact = count_positive(exact_matrix(X, y, weights, factor))
+        options = {"sample_weight": weights}
+        if (y < 0).any():
+            options |= {"unlabeled": -1, "unlabeled_weight": float(factor)}
+        for form in FORMS:
+            x = X.astype(dtype)
+            x, solver = (sp.csr_array(x), "auto") if form == "sparse" else (x, form)
+            low, high = slce_xp.fit(x, y, "positive", solver=solver, **options).n_positive_bounds
+            assert low <= exact <= high, (seed, form)
+
+
+def test_exact_count_itself():
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        factor = rng.integers(-3, 4, size=(6, 4))
+        signs = rng.choice([-1, 1], size=4)
+        matrix = factor @ np.diag(signs) @ factor.T
+        values = np.linalg.eigvalsh(matrix)
+        found = count_positive([[Fraction(int(x)) for x in row] for row in matrix])
+        assert found == (values > 1e-9).sum()
