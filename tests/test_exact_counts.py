@@ -1,4 +1,4 @@
-"""Counts of positive eigenvalues against exact ones, by fractions, of integer data."""
+"""Counts of positive eigenvalues against exact ones, by fractions."""
 
 from fractions import Fraction
 
@@ -39,7 +39,7 @@ def count_positive(matrix):
 def exact_matrix(X, y, weights, unlabeled_weight):
     """M = 2·S_b − S_t of labelled samples + λ·S_t of the others (−1), about the mean of all."""
     weights = [Fraction(int(w)) for w in weights]
-    X = [[Fraction(int(x)) for x in row] for row in X]
+    X = [[Fraction(float(x)) for x in row] for row in X]  # exact
     d = len(X[0])
 
     def mean(members):
@@ -62,21 +62,21 @@ def exact_matrix(X, y, weights, unlabeled_weight):
 
 
 def draw(seed, *, unlabelled):
-    """Integers of which many repeat: samples, features, or both, in units of their own."""
+    """Numbers of which many repeat: samples, features, or both, in units of their own."""
     rng = np.random.default_rng(seed)
     n, d = int(rng.integers(4, 30)), int(rng.integers(1, 12))
     n_classes = int(rng.integers(2, max(3, min(6, n // 2))))
-    most = int(rng.choice([1, 2, 5, 1000]))
+    most = int(rng.choice([1, 2, 5, 1000, 2**20]))  # with 24 digits, which float32 has
     X = rng.integers(-most, most + 1, size=(n, d))
     if rng.random() < 0.4:
         X = np.repeat(X[: n // 2 + 1], 2, axis=0)[:n]
     if rng.random() < 0.3 and d > 1:
         X[:, d // 2 :] = X[:, : d - d // 2]
-    if rng.random() < 0.3:
-        X = X * 2 ** rng.integers(0, 10, size=d)
+    unit = 2.0 ** rng.integers(-12, 13, size=d) if rng.random() < 0.3 else np.ones(d)
+    X = X * unit
     y = rng.permutation(np.arange(n) % n_classes)
     if rng.random() < 0.4:
-        X = X + 3 * rng.integers(-most, most + 1, size=(n_classes, d))[y]
+        X = X + 3 * (rng.integers(-most, most + 1, size=(n_classes, d)) * unit)[y]
     if unlabelled:
         first = np.unique(y, return_index=True)[1]  # one of each class keeps its label
         y = np.where((rng.random(n) < 0.5) & ~np.isin(np.arange(n), first), -1, y)
@@ -89,13 +89,13 @@ def draw(seed, *, unlabelled):
 def test_bounds_contain_the_exact_count(block, dtype, unlabelled):
     for seed in range(15 * block, 15 * block + 15):
         X, y, weights, factor = draw(seed, unlabelled=unlabelled)
+        X = X.astype(dtype)
         exact = count_positive(exact_matrix(X, y, weights, factor))
         options = {"sample_weight": weights}
         if (y < 0).any():
             options |= {"unlabeled": -1, "unlabeled_weight": float(factor)}
         for form in FORMS:
-            x = X.astype(dtype)
-            x, solver = (sp.csr_array(x), "auto") if form == "sparse" else (x, form)
+            x, solver = (sp.csr_array(X), "auto") if form == "sparse" else (X, form)
             low, high = slce_xp.fit(x, y, "positive", solver=solver, **options).n_positive_bounds
             assert low <= exact <= high, (seed, form)
 

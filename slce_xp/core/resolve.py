@@ -212,13 +212,13 @@ def resolve(
         error += of_sums * _score_sizes(operator, vectors)
     if lost > level:  # then what seems to be null may be as large as others
         error = np.where(is_null, np.inf, error)
-    elif variances is not None and is_null.any():
-        hidden = hidden_features(operator, variances(), count * noise + lost)
-        error[np.flatnonzero(is_null)[:hidden]] = np.inf
-    if doubts:
-        error = np.where(
-            is_null & (scatters + squares > rounding**2 * square + lost), np.inf, error
-        )
+    elif is_null.any():
+        if doubts:
+            is_unknown = is_null & (scatters + squares > rounding**2 * square + lost)
+            error = np.where(is_unknown, np.inf, error)
+        if variances is not None:
+            hidden = hidden_features(operator, variances(), count * noise + lost)
+            error[np.flatnonzero(is_null & np.isfinite(error))[:hidden]] = np.inf
     found = Resolved(host, vectors, is_null, error)
     unclear = is_null & (scatters + squares > noise + lost)
     if others is None or count * noise < HIDDEN * level or not unclear.any():
