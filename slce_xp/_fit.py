@@ -69,9 +69,9 @@ def fit(
     X : array, sparse matrix, list of rows or data frame of numbers, shape (n, d)
         float32 and float64 are kept; integers and booleans become the library's default
         float, shorter floats are computed in float32. Never changed. Sparse matrices of SciPy,
-        CuPy and torch are never made dense nor centred. A memmap, an HDF5 dataset, a zarr array
-        or anything else with a shape, a dtype and rows ``X[i:j]`` is read in blocks, the next one
-        while this one is worked on. Chunks of a Dask array are processed where they are.
+        CuPy and torch are not made dense: at most blocks are. A memmap, an HDF5 dataset, a zarr
+        array or anything else with a shape, a dtype and rows ``X[i:j]`` is read in blocks, the next
+        one while this one is worked on. Chunks of a Dask array are processed where they are.
     y : array, list, Series or Categorical, shape (n,)
         Class labels: integers, strings, booleans, dates. On any device or on the host.
         Continuous targets raise ValueError.
@@ -90,7 +90,8 @@ def fit(
         the fewest passes over X. They give the same answer; "auto" begins with the one that
         `plan` predicts to be fastest. It forms the matrix once passes over X have cost as much, and
         calls a dense eigensolver once products with the matrix have. "gram" is meant for fewer
-        samples than features; with more it is less exact.
+        samples than features; with more it is less exact. Of sparse matrices, those of SciPy have
+        it.
     tol : float, optional
         Angle to the exact subspace, in radians, at which an iteration may stop; it is proved, see
         `Model.angle_bound`. None: 1e-6 in float64; in float32 the iteration goes on until residuals
