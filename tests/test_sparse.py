@@ -594,3 +594,13 @@ def test_scatter_of_a_thin_matrix_is_made_of_blocks(monkeypatch, kind, weighted)
     found = Sparse(kind(dense)).gram(weights, width=30)
     expected = dense.T @ (dense if weights is None else dense * weights[:, None])
     np.testing.assert_allclose(found, expected, atol=1e-13)
+
+
+def test_columns_of_a_wide_matrix_are_not_products_with_unit_vectors(monkeypatch):
+    """These take time in proportion to d²."""
+    monkeypatch.setattr(Sparse, "columns", None)
+    X, y = PROBLEMS["wide"]
+    X, y = X + 100.0, np.where(np.arange(len(X)) % 3 == 0, -1, y)
+    model = slce_xp.fit(sp.csr_array(X), y, 2, unlabeled=-1)
+    dense = slce_xp.fit(X, y, 2, unlabeled=-1)
+    np.testing.assert_allclose(model.eigenvalues, dense.eigenvalues, rtol=1e-9)

@@ -325,8 +325,13 @@ class Sparse(Matrix):
 
     def _shifted_columns(self, width: int, scale: float, shift: Array | None) -> Iterator[Array]:
         """All columns of scale·(X − shift), as the rows of dense arrays."""
-        for start in range(0, self.shape[1], width):
-            columns = self.columns(start, width)
+        d = self.shape[1]
+        by_columns = self.by_columns() if self.has_columns else None
+        for start in range(0, d, width):
+            if by_columns is None:
+                columns = self.columns(start, width)
+            else:  # many times as fast
+                columns = by_columns.rows(slice(start, min(start + width, d))).dense(self.dtype)
             if shift is not None:
                 columns = columns - shift[start : start + width][:, None]
             yield columns if scale == 1.0 else columns * scale
