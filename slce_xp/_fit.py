@@ -232,10 +232,10 @@ def fit(
 
     dtype = working_dtype_name(matrix, place)
     profile = profiles.load(place.xp, place.device)
-    matrix, limits, plan = make_plan(
-        matrix, place, Problem(n, d, n_classes, k, dtype, doubles=not separates, **costs(groups)),
-        memory, solver, profile,
-    )  # fmt: skip
+    problem = Problem(
+        n, d, n_classes, k, dtype, doubles=not separates, separates=separates, **costs(groups)
+    )
+    matrix, limits, plan = make_plan(matrix, place, problem, memory, solver, profile)
     tolerance = _parameters.as_tolerance(tol, dtype)
     bar = Bar(plan.passes) if progress else Progress()
     with contextlib.closing(bar), _backend.computing(place):

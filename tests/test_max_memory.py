@@ -249,6 +249,21 @@ def test_sparse_gram_form_is_planned(density, n_classes, n_components):
     assert peak <= model.plan.most_bytes <= 2.5 * peak
 
 
+@pytest.mark.parametrize("solver", ["scatter", "gram"])
+@pytest.mark.parametrize(("n", "d", "n_classes"), [(300, 100, 100), (120, 900, 40), (200, 60, 3)])
+def test_pairs_of_classes_are_planned(solver, n, d, n_classes):
+    X, y = dense(n, d, n_classes)
+    peak, model = peak_of_fit(X, y, 2, solver=solver, criterion="separation")
+    assert peak <= model.plan.most_bytes <= 4 * peak
+
+
+@pytest.mark.parametrize("solver", ["scatter", "gram"])
+def test_all_components_of_few_samples_are_planned(solver):
+    X, y = dense(50, 600, 3)
+    peak, model = peak_of_fit(X, y, 599, solver=solver)
+    assert peak <= model.plan.most_bytes <= 2 * peak
+
+
 def test_null_space_beyond_the_classes_is_planned():
     X, y = dense(300, 3000, 2)
     peak, model = peak_of_fit(X, y, 5)

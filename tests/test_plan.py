@@ -151,7 +151,7 @@ def test_blocks_of_converted_rows_use_the_memory_that_there_is(form, n, d):
         assert memory_of(form, problem, Schedule(), limits) == (tight if less else free)
 
 
-@pytest.mark.parametrize("shape", [(1_500, 8_000, 60), (100_000, 1_000, 40), (2_000, 9_000, 100)])
+@pytest.mark.parametrize("shape", [(100_000, 1_000, 40), (2_000, 9_000, 100)])
 def test_less_memory_selects_a_smaller_form(shape):
     free = slce_xp.plan(*shape)
     assert free.form != "krylov"

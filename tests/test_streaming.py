@@ -522,10 +522,12 @@ def test_next_block_is_read_during_computation(monkeypatch, blocks_of, solver):
     indirect=True,
 )
 @pytest.mark.parametrize(
-    ("solver", "n", "d"), [("scatter", 60_000, 40), ("gram", 120, 12_000), ("krylov", 5_000, 1_000)]
+    ("solver", "n", "d"), [("scatter", 60_000, 40), ("gram", 240, 20_000), ("krylov", 5_000, 1_000)]
 )
 @pytest.mark.parametrize("kind", ["plain", "far", "int64"])
 def test_host_data_larger_than_the_device_stream_through_it(xp, monkeypatch, solver, n, d, kind):
+    if solver == "gram" and kind == "int64":
+        pytest.skip("takes half a minute, and other forms show this")
     rng = np.random.default_rng(68)
     labels = np.arange(n) % 3
     values = rng.standard_normal((n, d), dtype=np.float32)

@@ -9,6 +9,7 @@ from slce_xp._backend import LARGE_MATRIX, LARGEST_SHARE
 from slce_xp._planning.problem import BLOCKS, MEMORY, Problem
 from slce_xp._planning.schedule import TYPICAL_PASSES, Schedule, basis_length
 from slce_xp.core.gram import MOST_LARGEST
+from slce_xp.core.planes import search_numbers
 from slce_xp.core.rows import LARGEST_BLOCK, block_bytes, device_block_bytes
 from slce_xp.core.sums import ONE_HOT_CLASSES, PIECE_ROWS
 
@@ -139,7 +140,11 @@ def _bytes_without_blocks(
         # A pass by rows makes products of either length; the one over features is a sum of terms.
         peak += width * (n if n >= d else 2 * d) * item
     # Codes of labels, sorted by class, and T of the Krylov space with its eigenvectors.
-    return peak, (2 + problem.sample_vectors) * 8 * n + HOST_BYTES * rows * rows
+    host = (2 + problem.sample_vectors) * 8 * n + HOST_BYTES * rows * rows
+    if problem.separates:  # pairs of classes, and square matrices of them
+        most = min(problem.n_classes - 1, d)
+        host += 8 * (search_numbers(problem.n_classes, most, problem.k) + 6 * problem.n_classes**2)
+    return peak, host
 
 
 def _block_rows(
@@ -190,7 +195,7 @@ def _peak(form: str, problem: Problem, schedule: Schedule, block: int) -> int:
     # At the end: sums, B and its squares, centroids, components and temporaries of the sign rule.
     ending = 4 * sums + 6 * k * d
     if form != "krylov" and n <= d:  # arbitrary directions are drawn in double precision
-        ending += (1 + 8 // item) * k * d
+        ending += (3 + 8 // item) * k * d
     vectors = problem.sample_vectors * n
     adding += vectors
     held = 2 * sums + vectors  # sums and B, throughout
@@ -201,6 +206,8 @@ def _peak(form: str, problem: Problem, schedule: Schedule, block: int) -> int:
             pairs = min(d * d, problem.stored * problem.stored // n)  # values and columns
             adding += d * d + pairs * (item + 4) // item
         solving = (1 + _solver_matrices(d, problem)) * d * d + 64 * d
+        if n < d and (k >= n_classes or not problem.supervised):  # the null space is resolved on X
+            solving += 4 * d * d
         steps = [adding + 2 * d * d, held + 2 * sums + 2 * d * d, held + sums + solving]
         steps += [held + d * d + space for space in _spaces(form, problem, schedule, block)]
         ending += d * d
@@ -215,7 +222,7 @@ def _peak(form: str, problem: Problem, schedule: Schedule, block: int) -> int:
             solving += n * n
         elif k >= n_classes:  # vectors next to zero, and of the largest negative eigenvalues
             solving += 5 * d * min(n, 2 * k + MOST_LARGEST)
-        forming = held + max(block, 2 * n * n) + 2 * n * n
+        forming = held + max(block, 2 * n * n) + 2 * n * n + 12 * d
         if problem.stored is not None:  # values in another dtype, and by columns with their rows
             forming += (problem.stored * (2 * item + 4) + 8 * d) // item
         steps = [adding, forming, held + solving]

@@ -37,6 +37,8 @@ class Problem:
         Whether forms with a matrix may compute in float64, whatever the dtype; the Gram form does.
     wide : bool
         Whether the scatter form is to do so, too.
+    separates : bool
+        Whether the criterion is "separation".
     by_code : bool
         Whether class sums take one reading of X, however many classes there are.
     """
@@ -58,6 +60,7 @@ class Problem:
     doubles: bool = False
     wide: bool = False
     by_code: bool = False
+    separates: bool = False
 
     @property
     def may_widen(self) -> bool:

@@ -13,7 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from slce_xp.core.pairs import Pairs, error_of_all, pairs_of
+from slce_xp.core.pairs import (
+    BLOCK_NUMBERS,
+    DENSE_NUMBERS,
+    MOST_PAIRS,
+    Pairs,
+    error_of_all,
+    pairs_of,
+)
 
 MOST_STARTS, LEAST_STARTS = 16, 4
 START_NUMBERS = 2**14  # of projected differences of all starts; many pairs get fewer starts
@@ -89,6 +96,19 @@ class Plane:
         if not are_all:
             bound = _bound_of_all(means, shares, factor, p)
         return min(bound, self.log_error)
+
+
+def search_numbers(n_classes: int, k: int, p: int) -> int:
+    """Numbers that `best_plane` allocates, or more."""
+    every = n_classes * (n_classes - 1) // 2
+    pairs = min(every, MOST_PAIRS)
+    numbers = 12 * pairs + (6 * BLOCK_NUMBERS if every > pairs else 0)
+    if p >= k:  # nothing to search
+        return numbers
+    numbers += 3 * min(pairs * k, DENSE_NUMBERS) + 18 * pairs
+    numbers += 3 * max(LEAST_STARTS * p * pairs, min(MOST_STARTS * p * pairs, START_NUMBERS))
+    size = p * k
+    return numbers + (3 * size * pairs + 4 * size**2) * (size**2 * pairs <= MOST_NEWTON_WORK)
 
 
 def best_plane(means: np.ndarray, shares: np.ndarray, p: int) -> Plane:
