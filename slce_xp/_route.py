@@ -112,7 +112,9 @@ def solve(given: Given, plan: Plan, request: Request, precision: str) -> Solved:
     rows = given.open(plan, dense)
     swift = _swift_plan(given, plan, request.tol, precision)
     operator = given.operator(rows, plan.form if swift is None else "krylov")
-    if plan.form == "krylov" and dense is not None and not _serves(operator, dense.form):
+    # Asked only if C may be formed in mid-course: of a sparse X it takes a pass.
+    may_form = plan.form == "krylov" and math.isfinite(costs.forming)
+    if may_form and dense is not None and not _serves(operator, dense.form):
         request = dataclasses.replace(request, costs=costs._replace(forming=math.inf))
     solution = None
     if swift is not None:

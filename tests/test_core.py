@@ -209,6 +209,17 @@ def test_eigenpairs_of_a_sparse_matrix(form):
     np.testing.assert_allclose(found.values, oracle.eigenpairs(X, y)[0][:3], rtol=1e-9)
 
 
+@pytest.mark.filterwarnings("ignore:X is sparse and its mean is much larger")
+def test_gram_form_after_an_iteration_reads_far_sparse_rows_as_dense_blocks():
+    X, y = oracle.blobs(40, 90, 3, seed=8)
+    X = X + 1e7
+    found = core.eigenpairs(sp.csr_array(X), y, 3, 6, form="krylov")
+    dense = core.eigenpairs(X, y, 3, 6, form="gram")
+    assert found.form == "gram"
+    assert found.n_positive == dense.n_positive == (2, 2)
+    assert found.angle_bound == pytest.approx(dense.angle_bound, rel=1e-3)
+
+
 @pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta")
 @pytest.mark.parametrize("function", [core.eigenpairs, core.separating_components])
 def test_gram_form_of_sparse_rows_alone_raises(function):

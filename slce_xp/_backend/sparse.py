@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import Any
 
@@ -182,12 +182,13 @@ class Sparse(Matrix):
 
     @property
     def has_columns(self) -> bool:
-        """Whether `by_columns` can be asked for: of SciPy's matrices."""
+        """Whether `column_reader` can be asked for: of SciPy's matrices."""
         return self.place == NUMPY
 
-    def by_columns(self) -> Sparse:
-        """The transpose as compressed rows: a copy."""
-        return Sparse(self._columns.tocsr())
+    def column_reader(self, dtype: Any) -> Callable[[slice], np.ndarray]:
+        """A function from a slice to the dense columns there, (width, n), by a sorted copy."""
+        by_columns = Sparse(self._columns.tocsr())
+        return lambda index: by_columns.rows(index).dense(dtype)
 
     def outer(self, factors: np.ndarray | None = None, scale: float = 1.0) -> np.ndarray | None:
         """Z·Zᵀ of Z = scale·X, columns times factors, by SciPy: shape (n, n).
@@ -326,12 +327,12 @@ class Sparse(Matrix):
     def _shifted_columns(self, width: int, scale: float, shift: Array | None) -> Iterator[Array]:
         """All columns of scale·(X − shift), as the rows of dense arrays."""
         d = self.shape[1]
-        by_columns = self.by_columns() if self.has_columns else None
+        read = self.column_reader(self.dtype) if self.has_columns else None
         for start in range(0, d, width):
-            if by_columns is None:
+            if read is None:
                 columns = self.columns(start, width)
             else:  # many times as fast
-                columns = by_columns.rows(slice(start, min(start + width, d))).dense(self.dtype)
+                columns = read(slice(start, min(start + width, d)))
             if shift is not None:
                 columns = columns - shift[start : start + width][:, None]
             yield columns if scale == 1.0 else columns * scale

@@ -440,8 +440,8 @@ class SparseRows(MemoryRows):
         return self._x.astype(self.dtype).outer(factors, scale)
 
     def _column_reader(self) -> Callable[[slice], Array]:
-        columns = self._x.by_columns()
-        return lambda index: columns.rows(index).dense(self.dtype).T
+        read_columns = self._x.column_reader(self.dtype)
+        return lambda index: read_columns(index).T
 
     @property
     def _converts(self) -> bool:
@@ -528,8 +528,8 @@ class UnpackedRows(DenseRows):
         return self._x.take(index).dense(self.dtype)
 
     def _column_reader(self) -> Callable[[slice], Array]:
-        columns = self._x.by_columns()
-        return lambda index: columns.rows(index).dense(self.dtype).T
+        read_columns = self._x.column_reader(self.dtype)
+        return lambda index: read_columns(index).T
 
 
 def open_array(

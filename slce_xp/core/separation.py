@@ -18,11 +18,11 @@ from slce_xp._backend import Array, read
 from slce_xp._errors import invalid
 from slce_xp._parameters import as_count, as_shrinkage
 from slce_xp.core import eigen, given
+from slce_xp.core import solve as core_solve
 from slce_xp.core.groups import Groups
-from slce_xp.core.moment_sums import moments_of
 from slce_xp.core.operators import CentroidOperator, ScatterOperator
 from slce_xp.core.planes import Plane, best_plane
-from slce_xp.core.rows import Rows, SparseRows, check_gram, open_array
+from slce_xp.core.rows import Rows, check_gram, open_array
 from slce_xp.core.shrinkage import Shrinkage, Spectrum, best_shrinkage
 
 
@@ -139,11 +139,7 @@ def separating_components(
 
 def operator_of(rows: Rows, groups: Groups, form: str, seed: int = 0) -> CentroidOperator:
     """The class statistics of rows of any kind, in which small columns keep their digits."""
-    moments = moments_of(rows, groups, second=form == "scatter", by_column=True)
-    operator = CentroidOperator(rows, groups, moments, seed)
-    if form == "gram" and isinstance(rows, SparseRows) and not operator.is_near:
-        return operator_of(rows.unpacked(), groups, form, seed)
-    return operator
+    return core_solve.operator_of(rows, groups, form, seed, by_column=True)
 
 
 def solve(operator: ScatterOperator, form: str, k: int, shrinkage: float | None) -> Separation:

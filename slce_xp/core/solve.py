@@ -152,6 +152,8 @@ def eigenpairs(
             solution = krylov.solve(operator, request)
             if solution.eigenvalues.shape[0] < k:  # the others are not in the Krylov space
                 form = smaller
+                if form == "gram" and not operator.is_near:
+                    operator = operator_of(rows, groups, form, seed)
                 solution = finish(operator, form, request)
         else:
             solution = finish(operator, form, request)
@@ -168,12 +170,18 @@ def eigenpairs(
         )
 
 
-def operator_of(rows: Rows, groups: Groups, form: str, seed: int) -> CentroidOperator:
-    """The eigenproblem of rows of any kind: one pass, with the second moment if S_t is formed."""
-    moments = moments_of(rows, groups, second=form == "scatter")
+def operator_of(
+    rows: Rows, groups: Groups, form: str, seed: int, *, by_column: bool = False
+) -> CentroidOperator:
+    """The eigenproblem of rows of any kind: one pass, with the second moment if S_t is formed.
+
+    Small columns keep their digits if that is asked for. The Gram form of sparse rows far from the
+    origin reads them as dense blocks.
+    """
+    moments = moments_of(rows, groups, second=form == "scatter", by_column=by_column)
     operator = CentroidOperator(rows, groups, moments, seed)
     if form == "gram" and isinstance(rows, SparseRows) and not operator.is_near:
-        return operator_of(rows.unpacked(), groups, form, seed)
+        return operator_of(rows.unpacked(), groups, form, seed, by_column=by_column)
     return operator
 
 
