@@ -17,7 +17,7 @@ from scipy.special import log_ndtr
 import slce_xp
 from slce_xp import _backend
 from slce_xp.cli import main
-from slce_xp.core import pairs, planes, separating_components
+from slce_xp.core import pairs, plane_search, planes, separating_components
 from slce_xp.core.groups import Groups
 from slce_xp.core.moment_sums import moments_of
 from slce_xp.core.rows import open_array
@@ -125,15 +125,17 @@ def test_pulls_and_their_gradient_are_derivatives(monkeypatch, n_classes, dense)
         assert slope == pytest.approx(expected, rel=1e-5)
 
 
-@pytest.mark.parametrize(("n_classes", "seed"), [(6, 13), (8, 14), (8, 41), (8, 43)])
-def test_descents_end_where_nothing_is_left_to_descend(n_classes, seed):
-    """Not by a step that was too long after the first ones."""
+@pytest.mark.parametrize("newton", [True, False])
+@pytest.mark.parametrize(("n_classes", "seed"), [(6, 13), (8, 14), (8, 41), (8, 43), (30, 0)])
+def test_descents_end_where_nothing_is_left_to_descend(monkeypatch, n_classes, seed, newton):
+    """Not by a step that was too long after the first ones; with curvature, or an estimate."""
+    monkeypatch.setattr(plane_search, "MOST_NEWTON_WORK", math.inf if newton else 0)
     rng = np.random.default_rng(seed)
     means = 1.5 * rng.standard_normal((n_classes, n_classes - 1))
     shares = np.full(n_classes, 1 / n_classes)
     found = planes.best_plane(means, shares, 2)
     listed, _ = pairs.pairs_of(means, shares, 2)
-    _, slopes = planes._errors_and_slopes(listed, found.basis.T[None])
+    _, slopes = plane_search._errors_and_slopes(listed, found.basis.T[None])
     assert np.linalg.norm(slopes) < 1e-4
 
 
@@ -144,7 +146,7 @@ def test_curvature_is_the_second_derivative_along_tangents(p):
     basis = np.linalg.qr(rng.standard_normal((6, p)))[0].T
     tangent = rng.standard_normal((p, 6))
     tangent -= tangent @ basis.T @ basis
-    error, slopes, curvature = planes._curvature(listed, basis)
+    error, slopes, curvature = plane_search._curvature(listed, basis)
 
     def error_after(step):
         turned = np.linalg.qr((basis + step * tangent).T)[0]
@@ -159,10 +161,28 @@ def test_curvature_is_the_second_derivative_along_tangents(p):
 def test_newton_descends_where_the_error_is_not_convex():
     listed, _ = pairs.pairs_of(np.array([[3.0, 0.0], [-3.0, 0.0]]), np.full(2, 0.5), 1)
     steep = np.array([[math.cos(1.2), math.sin(1.2)]])
-    assert np.linalg.eigvalsh(planes._curvature(listed, steep)[2])[0] < 0
-    basis, error = planes._newton(listed, steep, 1e-10)
+    assert np.linalg.eigvalsh(plane_search._curvature(listed, steep)[2])[0] < 0
+    basis, error = plane_search._newton(listed, steep, 1e-10)
     assert error == pytest.approx(log_ndtr(-3.0), abs=1e-9)
     np.testing.assert_allclose(np.abs(basis), [[1.0, 0.0]], atol=1e-4)
+
+
+def test_estimated_curvature_leads_to_the_plane_of_the_exact_one():
+    rng = np.random.default_rng(0)
+    listed, _ = pairs.pairs_of(rng.standard_normal((12, 9)), np.full(12, 1 / 12), 3)
+    start = np.linalg.qr(rng.standard_normal((9, 3)))[0].T
+    near, _ = plane_search._quasi_newton(listed, start, 1e-3)
+    expected, least = plane_search._newton(listed, near, 1e-14)
+    found, error = plane_search._quasi_newton(listed, start, 1e-14)
+    assert error == pytest.approx(least, abs=1e-12)
+    np.testing.assert_allclose(found.T @ found, expected.T @ expected, atol=1e-5)
+
+
+def test_a_descent_ends_at_once_where_the_error_is_flat():
+    listed, _ = pairs.pairs_of(np.array([[3.0, 0.0], [-3.0, 0.0]]), np.full(2, 0.5), 1)
+    for basis in ([[1.0, 0.0]], [[0.0, 1.0]]):  # the minimum and the maximum
+        found, _ = plane_search._quasi_newton(listed, np.array(basis), 1e-10)
+        np.testing.assert_array_equal(found, basis)
 
 
 def test_thousands_of_classes_in_bounded_memory():

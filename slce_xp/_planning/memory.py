@@ -9,7 +9,7 @@ from slce_xp._backend import LARGE_MATRIX, LARGEST_SHARE
 from slce_xp._planning.problem import BLOCKS, MEMORY, Problem
 from slce_xp._planning.schedule import TYPICAL_PASSES, Schedule, basis_length
 from slce_xp.core.gram import MOST_LARGEST
-from slce_xp.core.planes import search_numbers
+from slce_xp.core.plane_search import search_numbers
 from slce_xp.core.rows import LARGEST_BLOCK, block_bytes, device_block_bytes
 from slce_xp.core.sums import ONE_HOT_CLASSES, PIECE_ROWS
 
