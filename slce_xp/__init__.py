@@ -13,11 +13,13 @@ import typing as _typing
 from slce_xp._comparison import Comparison, Score, compare
 from slce_xp._feature_path import FeaturePath
 from slce_xp._fit import fit
-from slce_xp._model import ConvergenceWarning, Model, load
+from slce_xp._load import load
+from slce_xp._model import Model
 from slce_xp._planning.calibrate import calibrate
 from slce_xp._planning.plan import Plan, plan
 from slce_xp._planning.profile import Profile
 from slce_xp._selection import feature_path
+from slce_xp._warnings import ConvergenceWarning
 
 if _typing.TYPE_CHECKING:
     from slce_xp._estimator import SLCE

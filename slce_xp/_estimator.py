@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from slce_xp import _backend, _fit, _parameters
 from slce_xp._backend import Array
-from slce_xp._data import labels, marks, matrix, row_reader
+from slce_xp._data import marks, matrix, row_reader, sample_weights
 from slce_xp._errors import invalid
 from slce_xp._model import Model
 from slce_xp._partial import Statistics, add_up, merge, solve
@@ -353,7 +353,7 @@ class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  #
             )
         if statistics.n_unlabeled == 0:
             marks.warn_if_unmarked(self.unlabeled)
-        labels.warn_if_unknown(self.class_weight, statistics.classes[statistics.counts > 0])
+        sample_weights.warn_if_unknown(self.class_weight, statistics.classes[statistics.counts > 0])
         model = solve(
             statistics,
             self.n_components,

@@ -4,32 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import math
-import warnings
-from functools import partial
 from types import ModuleType
 from typing import Any
 
 from slce_xp import _backend, _errors, _parameters, _warnings
-from slce_xp._backend import Place, Sparse
 from slce_xp._data import matrix as _matrix
-from slce_xp._data.labels import Labels, as_labels
-from slce_xp._data.row_reader import RowReader
+from slce_xp._data.labels import as_labels
+from slce_xp._make_model import make_model, make_separating_model
+from slce_xp._make_plan import costs, make_plan, working_dtype_name
 from slce_xp._model import Model
 from slce_xp._planning import plan as _plan
 from slce_xp._planning import profiles, sizes
-from slce_xp._planning.memory import Limits
-from slce_xp._planning.plan import Plan
-from slce_xp._planning.problem import BLOCKS, CLUSTER, MEMORY, Problem
-from slce_xp._planning.profile import Profile
+from slce_xp._planning.problem import MEMORY, Problem
 from slce_xp._progress import Bar, Progress
 from slce_xp._route import Given, solve
-from slce_xp.core import eigen, separation
-from slce_xp.core.groups import Groups
-from slce_xp.core.operators import ScatterOperator
-from slce_xp.core.separation import Separation
-from slce_xp.core.solution import FORMS, Request, Solution
-from slce_xp.core.sums import ONE_HOT_CLASSES
+from slce_xp.core import separation
+from slce_xp.core.solution import FORMS, Request
 
 
 def fit(
@@ -217,7 +207,7 @@ def fit(
     n_classes = len(labels.classes)
     groups, kept = labels.counted()
     if separates:
-        check_separable(labels.n_unlabeled)
+        _parameters.check_separable(labels.n_unlabeled)
         k = _parameters.as_separating_count(n_components, n_classes, d)
     else:
         unsupervised = None if groups.is_supervised else n
@@ -282,16 +272,6 @@ def _named(model: Model, X: Any) -> Model:
     return model if names is None else dataclasses.replace(model, feature_names=names)
 
 
-def check_separable(n_unlabeled: int) -> None:
-    """Refuse samples without a label, which say nothing about the spread within classes."""
-    if n_unlabeled:
-        raise _errors.invalid(
-            "unlabeled",
-            f"unlabeled must mark no sample for criterion='separation'; it marks {n_unlabeled}. "
-            "Leave these samples out, or use criterion='centroid'",
-        )
-
-
 def _separating_form(solver: str, matrix: Any) -> str:
     """The form of criterion="separation", which needs a formed matrix."""
     is_dask = _backend.is_dask(matrix)
@@ -303,166 +283,6 @@ def _separating_form(solver: str, matrix: Any) -> str:
             f"form{' of a Dask array' * is_dask}; got {solver!r}. Leave it out",
         )
     return _plan.SMALLER if solver == "auto" else solver
-
-
-def make_separating_model(
-    operator: ScatterOperator, found: Separation, labels: Labels, plan: Plan, dtype: Any = None
-) -> Model:
-    """The model of criterion="separation", in another dtype if need be."""
-    xp, _ = operator.place
-    dtype = dtype or found.components.dtype
-    arrays = {
-        "components": found.components,
-        "patterns": found.patterns,
-        "eigenvalues": found.ratios,
-        "mean": operator.mean,
-        "centroids": operator.centroids,
-    }
-    arrays = {name: xp.astype(a, dtype, copy=False) for name, a in arrays.items()}
-    k = int(found.components.shape[0])
-    if k < plan.n_components:
-        warnings.warn(
-            f"n_components={plan.n_components} was asked for, but the class means differ in {k} "
-            "dimensions only; these are kept",
-            stacklevel=3,
-        )
-    (loss,) = _backend.read(xp.reshape(operator.total_loss(), (1,)))
-    return Model(
-        **arrays,
-        weights=eigen.in_units(operator.class_weights, operator.weight_exponent, dtype, "weights"),
-        classes=labels.classes,
-        counts=_backend.from_host(labels.counts, operator.place),
-        n_unlabeled=0,
-        n_positive=k,
-        total_loss=eigen.scaled_number(loss[0], operator.unit_exponent, "total_loss"),
-        plan=plan,
-        criterion="separation",
-        shrinkage=found.shrinkage,
-        separation=found.separation,
-        _gap=found.plane,
-    )
-
-
-def make_model(
-    operator: ScatterOperator,
-    solution: Solution,
-    labels: Labels,
-    plan: Plan,
-    n_components: int | float | str | None,
-    dtype: Any = None,
-) -> Model:
-    """The model of a solution, in another dtype if need be; says what is of no use in it."""
-    xp, _ = operator.place
-    vectors = eigen.fix_signs(solution.vectors)
-    low, high = solution.n_positive
-    angle = solution.angle_bound
-    _warnings.warn_if_useless(n_components, plan.n_components, low, high)
-    kept = slice(None, low if n_components == "positive" else plan.n_components)
-    if dtype is not None and dtype != vectors.dtype:
-        angle += float(xp.finfo(dtype).eps) * math.sqrt(vectors.shape[1])  # of rounding
-    dtype = dtype or vectors.dtype
-    arrays = {
-        "components": vectors[:, kept].T,
-        "mean": operator.mean,
-        "centroids": operator.centroids,
-    }
-    arrays = {name: xp.astype(a, dtype, copy=False) for name, a in arrays.items()}
-    exponent = operator.unit_exponent
-    eigenvalues, loss = solution.eigenvalues[kept], operator.total_loss()
-    host = _backend.read(eigenvalues, xp.reshape(loss, (1,)))
-    return Model(
-        **arrays,
-        eigenvalues=eigen.in_units(eigenvalues, exponent, dtype, "eigenvalues", host[0]),
-        weights=eigen.in_units(operator.class_weights, operator.weight_exponent, dtype, "weights"),
-        classes=labels.classes,
-        counts=_backend.from_host(labels.counts, operator.place),
-        n_unlabeled=labels.n_unlabeled,
-        n_positive=low,
-        n_positive_bounds=(low, high),
-        angle_bound=angle,
-        total_loss=eigen.scaled_number(host[1][0], exponent, "total_loss"),
-        plan=plan,
-        passes=solution.passes,
-        residuals=None if solution.residuals is None else solution.residuals[kept],
-        history=solution.history,
-    )
-
-
-def costs(groups: Groups) -> dict[str, Any]:
-    """What a plan has to know of the samples."""
-    return {"weighted": groups.weights is not None, "supervised": groups.is_supervised}
-
-
-def working_dtype_name(matrix: Any, place: Place) -> str:
-    """The dtype that X is computed in at a place, found without moving a row of it."""
-    moved = _backend.move(_backend.without_rows(matrix), place)
-    return _backend.dtype_name(_backend.working_dtype(moved))
-
-
-def make_plan(
-    matrix: Any,
-    place: Place,
-    problem: Problem,
-    memory: int | None,
-    solver: str,
-    profile: Profile,
-) -> tuple[Any, Limits, Plan]:
-    """The plan for X, and X as it suits the plan: in memory, or to be read in blocks."""
-    limits = Limits(memory, _backend.free_bytes(place))
-    accelerated = _backend.accelerator_model(place) is not None
-    has_double = _backend.dtype_name(_backend.longest_float(place)) == "float64"
-    doubles = problem.doubles and has_double and not accelerated and _by_blocks(matrix, problem)
-    by_code = _backend.adds_by_code(place)
-    problem = dataclasses.replace(
-        problem, accelerated=accelerated, doubles=doubles, by_code=by_code
-    )
-    choose = partial(_plan.choose, solver=solver, profile=profile)
-    if _backend.is_dask(matrix):
-        problem = dataclasses.replace(problem, where=CLUSTER, by_rows=matrix.numblocks[1] == 1)
-        if _backend.is_sparse(matrix._meta):  # density unknown: assume dense
-            problem = dataclasses.replace(problem, stored=problem.n * problem.d)
-        return matrix, limits, choose(problem, limits)
-    if not isinstance(matrix, RowReader):
-        if isinstance(matrix, Sparse):
-            made = _made_of(matrix, problem)
-            problem = dataclasses.replace(problem, stored=matrix.stored, made=made)
-        if _backend.place_of(matrix) == place:
-            return matrix, limits, choose(problem, limits)
-        room = limits.room
-        beside = None if room is None else room - _backend.byte_count(matrix)
-        try:
-            limited = Limits(memory, beside)
-            return matrix, limited, choose(problem, limited)
-        except MemoryError:
-            if beside is None or not RowReader.can_read(matrix):
-                raise
-        matrix = RowReader(matrix)  # too large for the device: block by block
-    problem = dataclasses.replace(
-        problem,
-        where=BLOCKS,
-        by_rows=True,
-        doubles=False,
-        stored=matrix.stored() if matrix.is_sparse else None,
-        chunk_rows=matrix.chunk_rows,
-        copies=matrix.copies,
-    )
-    return matrix, limits, choose(problem, limits)
-
-
-def _by_blocks(matrix: Any, problem: Problem) -> bool:
-    """Whether X is an array or a sparse matrix in memory that is converted block by block."""
-    if isinstance(matrix, Sparse):  # if its library can slice, and the sums are made of blocks
-        by_columns = problem.n_classes >= max(ONE_HOT_CLASSES + 1, problem.d)
-        return matrix.can_slice and not by_columns
-    return not isinstance(matrix, RowReader) and not _backend.is_dask(matrix)
-
-
-def _made_of(matrix: Sparse, problem: Problem) -> int:
-    """Bytes of a sparse matrix as it is computed with, as far as that is another than it is."""
-    made = matrix.compressing_bytes
-    if not _by_blocks(matrix, problem) and _backend.dtype_name(matrix.dtype) != problem.dtype:
-        made += matrix.stored * (problem.itemsize + 8)
-    return made
 
 
 def _check_solver(solver: str) -> None:

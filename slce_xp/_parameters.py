@@ -71,6 +71,16 @@ def as_separating_count(n_components: Any, n_classes: int, n_features: int) -> i
     return _as_integer(n_components, "n_components", rule, 1, most)
 
 
+def check_separable(n_unlabeled: int) -> None:
+    """Refuse samples without a label, which say nothing about the spread within classes."""
+    if n_unlabeled:
+        raise invalid(
+            "unlabeled",
+            f"unlabeled must mark no sample for criterion='separation'; it marks {n_unlabeled}. "
+            "Leave these samples out, or use criterion='centroid'",
+        )
+
+
 def is_share(n_components: Any) -> bool:
     """Whether it is a share of the loss, between 0 and 1, and not a number of components."""
     return isinstance(n_components, (float, np.floating)) and 0.0 < float(n_components) < 1.0

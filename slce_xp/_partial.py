@@ -15,11 +15,14 @@ from typing import Any
 
 import numpy as np
 
-from slce_xp import _backend, _errors, _fit, _parameters, _route, _warnings
+from slce_xp import _backend, _errors, _parameters, _route, _warnings
 from slce_xp._backend import Array, Place
+from slce_xp._data import label_values, sample_weights
 from slce_xp._data import labels as _labels
 from slce_xp._data import matrix as _matrix
 from slce_xp._data.labels import Labels
+from slce_xp._make_model import make_model, make_separating_model
+from slce_xp._make_plan import costs, make_plan, working_dtype_name
 from slce_xp._model import Model
 from slce_xp._planning import plan as _plan
 from slce_xp._planning import profiles, sizes
@@ -109,12 +112,12 @@ def add_up(
     known = labels.classes
     if classes is not None:
         known = _labels.as_classes(classes, labels.classes)
-        _labels.check_class_weight(class_weight, known)
+        sample_weights.check_class_weight(class_weight, known)
     place = _parameters.find_place(matrix, backend, device)
     home = _backend.without_rows(matrix)
-    dtype = _fit.working_dtype_name(matrix, place)
+    dtype = working_dtype_name(matrix, place)
     n_classes = max(2, len(known))
-    problem = Problem(n, d, n_classes, min(n_classes - 1, d), dtype, **_fit.costs(groups))
+    problem = Problem(n, d, n_classes, min(n_classes - 1, d), dtype, **costs(groups))
     matrix, limits, plan = _make_plan(matrix, place, problem, max_memory)
     with _backend.computing(place):
         if plan.where == MEMORY:
@@ -123,7 +126,7 @@ def add_up(
         moments = moments_of(rows, groups, second=True, by_column=by_column, is_batch=True)
         moments = moments.astype(_backend.longest_float(place))
         moments = moments.about(moments.pivot)
-        moments = moments.reindexed(_labels.positions(labels.classes, known), len(known))
+        moments = moments.reindexed(label_values.positions(labels.classes, known), len(known))
     return Statistics(
         known,
         _spread(labels, known),
@@ -148,7 +151,7 @@ def _make_plan(
         if left is not None and left <= 0:
             raise MemoryError(f"max_memory must leave room for them; got {max_memory!r}")
         profile = profiles.load(place.xp, place.device)
-        return _fit.make_plan(matrix, place, problem, left, "scatter", profile)
+        return make_plan(matrix, place, problem, left, "scatter", profile)
     except MemoryError as error:
         raise MemoryError(
             f"batches are added up in d × d matrices, which take {sizes.format_bytes(kept)} for "
@@ -159,7 +162,7 @@ def _make_plan(
 
 def _spread(labels: Labels, known: np.ndarray) -> np.ndarray:
     counts = np.zeros(len(known), dtype=np.int64)
-    counts[_labels.positions(labels.classes, known)] = labels.counts
+    counts[label_values.positions(labels.classes, known)] = labels.counts
     return counts
 
 
@@ -174,7 +177,7 @@ def merge(a: Statistics, b: Statistics) -> Statistics:
     other = b.classes if len(b.classes) else a.classes[:0]
     try:
         _check_same_kind(mine.dtype, other.dtype)
-        classes = _labels.union(mine, other)
+        classes = label_values.union(mine, other)
     except TypeError as error:
         raise _errors.wrong_type(
             "y",
@@ -186,12 +189,12 @@ def merge(a: Statistics, b: Statistics) -> Statistics:
             _labels.as_classes(all_of.classes, found)
     place = _backend.place_of(a.moments.sums)
     with _backend.computing(place):
-        first = a.moments.reindexed(_labels.positions(mine, classes), len(classes))
-        second = b.moments.reindexed(_labels.positions(other, classes), len(classes))
+        first = a.moments.reindexed(label_values.positions(mine, classes), len(classes))
+        second = b.moments.reindexed(label_values.positions(other, classes), len(classes))
         moments = first + second
     counts = np.zeros(len(classes), dtype=np.int64)
-    counts[_labels.positions(mine, classes)] += a.counts
-    counts[_labels.positions(other, classes)] += b.counts
+    counts[label_values.positions(mine, classes)] += a.counts
+    counts[label_values.positions(other, classes)] += b.counts
     precision = max(a.precision, b.precision)  # "float64" comes after "float32"
     return Statistics(
         classes,
@@ -256,7 +259,7 @@ def solve(
     moments = moments.only(np.flatnonzero(seen))
     d = moments.sums.shape[1]
     if separates:
-        _fit.check_separable(statistics.n_unlabeled)
+        _parameters.check_separable(statistics.n_unlabeled)
         k = _parameters.as_separating_count(n_components, len(classes), d)
     else:
         unsupervised = statistics.n_samples if statistics.n_unlabeled else None
@@ -284,10 +287,10 @@ def solve(
         )
         if separates:
             found = separation.solve(operator, "scatter", k, weight_of_diagonal)
-            return _fit.make_separating_model(operator, found, labels, plan, dtype)
+            return make_separating_model(operator, found, labels, plan, dtype)
         tol = _parameters.as_tolerance(None, statistics.precision)
         request = Request(k=k, tol=tol, positive_only=n_components == "positive")
         solution = scatter.solve(operator, request)
-        model = _fit.make_model(operator, solution, labels, plan, n_components, dtype)
+        model = make_model(operator, solution, labels, plan, n_components, dtype)
     _warnings.warn_if_unconverged(model, solution, request)
     return model

@@ -19,10 +19,11 @@ from slce_xp._data.open import open_rows
 from slce_xp._data.row_reader import RowReader
 from slce_xp._errors import invalid, naming, wrong_type
 from slce_xp._feature_path import FeaturePath
-from slce_xp._model import ConvergenceWarning
+from slce_xp._make_plan import working_dtype_name
 from slce_xp._planning import sizes
 from slce_xp._planning.memory import BLOCKS_ALIVE, READ_BLOCK, Limits
 from slce_xp._progress import Progress
+from slce_xp._warnings import ConvergenceWarning
 from slce_xp.core import eigen, selection
 from slce_xp.core.groups import Groups
 from slce_xp.core.moment_sums import moments_of
@@ -301,7 +302,7 @@ def _open(
 ) -> Rows:
     """X where it is computed with: moved there, or read block by block if it is too large."""
     n, d = matrix.shape
-    item = 4 if _fit.working_dtype_name(matrix, place) == "float32" else 8
+    item = 4 if working_dtype_name(matrix, place) == "float32" else 8
     limits = Limits(memory, _backend.free_bytes(place))
     is_dask, in_memory = _backend.is_dask(matrix), not isinstance(matrix, RowReader)
     # Features that are fetched, twice while some are added; class sums, targets and gradients.

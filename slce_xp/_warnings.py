@@ -9,9 +9,29 @@ from typing import Any
 import numpy as np
 
 from slce_xp import _backend
-from slce_xp._model import ConvergenceWarning, Model
+from slce_xp._model import Model
 from slce_xp.core import krylov
 from slce_xp.core.solution import Request, Solution
+
+
+class ConvergenceWarning(UserWarning):
+    """Warning that a fit stopped before its residuals reached the tolerance.
+
+    The model can be used; `Model.residuals` has the residual of each component. More passes
+    (`max_iter`), more memory, a larger `tol` or a dense solver help.
+
+    Examples
+    --------
+    >>> import warnings, numpy as np, slce_xp
+    >>> X = np.random.default_rng(0).normal(size=(300, 200))
+    >>> X[:150, :3] += 3
+    >>> y = np.repeat([0, 1], 150)
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always")
+    ...     model = slce_xp.fit(X, y, solver="krylov", max_iter=1)
+    >>> caught[0].category.__name__, bool(model.residuals[0] > 1e-8)
+    ('ConvergenceWarning', True)
+    """
 
 
 def warn_if_unconverged(model: Model, solution: Solution, request: Request) -> None:

@@ -5,6 +5,7 @@ which namespace and device an array has, how values move, in what precision they
 how much memory a device has, and which routine of a library is better than the standard's.
 """
 
+from slce_xp._backend.class_sums import FEW_CODES, add_rows, adds_by_code, sums_by_code
 from slce_xp._backend.hardware import accelerator_model, processor_model
 from slce_xp._backend.linalg import (
     LARGEST_SHARE,
@@ -53,15 +54,11 @@ from slce_xp._backend.precision import (
 )
 from slce_xp._backend.shifted import ShiftedSystems, shifted_systems
 from slce_xp._backend.sparse import (
-    FEW_CODES,
     Sparse,
-    add_rows,
-    adds_by_code,
     byte_count,
     copied,
     draw_sparse,
     join_rows,
-    sums_by_code,
     take_columns,
     take_rows,
 )

@@ -16,12 +16,7 @@ from slce_xp._backend.precision import dtype_name, factors_of
 from slce_xp._backend.transfer import from_host, move, to_host
 from slce_xp._errors import wrong_type
 
-# Rows that are added one after another in single precision; numbers that are copied at a time.
-LONGEST_RUN, LARGEST_COPY = 512, 2**15
-# Rows times codes up to which SciPy's own checks take longer than a product with a one-hot matrix.
-SMALLEST_SUM = 2**12
-# Codes of columns that lie together, up to which that product is faster than a copy of the rows.
-FEW_CODES = 16
+LARGEST_COPY = 2**15  # numbers that are copied at a time
 # Share of entries that are stored, by bytes of one, up to which SciPy's product of sparse matrices
 # is faster than that of dense blocks of rows.
 LARGEST_DENSITY = {4: 0.06, 8: 0.085}
@@ -155,7 +150,7 @@ class Sparse(Matrix):
         pointers = matrix.indptr[start : stop + 1]
         stored = slice(pointers[0], pointers[-1])
         parts = (matrix.data[stored], matrix.indices[stored], pointers - pointers[0])
-        return Sparse(_views(type(matrix), parts, (stop - start, matrix.shape[1])))
+        return Sparse(compressed_views(type(matrix), parts, (stop - start, matrix.shape[1])))
 
     def only(self, positions: np.ndarray) -> Sparse:
         """The rows at some ascending positions."""
@@ -204,7 +199,7 @@ class Sparse(Matrix):
             values = values * scale
         if factors is not None:
             values = values * factors[columns]
-        rows = _views(type(self._matrix), (values, columns, pointers), (n, d))
+        rows = compressed_views(type(self._matrix), (values, columns, pointers), (n, d))
         return np.asarray((rows @ rows.T).toarray())
 
     def dense(self, dtype: Any) -> np.ndarray:
@@ -220,7 +215,7 @@ class Sparse(Matrix):
             return Sparse(matrix.to(dtype), self._transposed)
         # Not by its own `astype`, which copies the indices, too.
         parts = (matrix.data.astype(dtype), matrix.indices, matrix.indptr)
-        make = _views if self.place == NUMPY else _compressed
+        make = compressed_views if self.place == NUMPY else _compressed
         return Sparse(make(type(matrix), parts, matrix.shape), self._transposed)
 
     def copy(self) -> Sparse:
@@ -299,7 +294,9 @@ class Sparse(Matrix):
                 values = right.data * np.repeat(
                     weights[start : start + most], np.diff(right.indptr)
                 )
-                left = _views(type(right), (values, right.indices, right.indptr), right.shape)
+                left = compressed_views(
+                    type(right), (values, right.indices, right.indptr), right.shape
+                )
             total += (left.T.tocsr() @ right).toarray()
         return total
 
@@ -394,7 +391,7 @@ def _compressed(kind: Any, parts: tuple[Array, Array, Array], shape: tuple[int, 
     return kind(parts, shape=shape)
 
 
-def _views(kind: Any, parts: tuple[Array, Array, Array], shape: tuple[int, int]) -> Any:
+def compressed_views(kind: Any, parts: tuple[Array, Array, Array], shape: tuple[int, int]) -> Any:
     """Compressed rows of SciPy in the memory of `parts`, of which its own way may make copies."""
     matrix = kind(shape, dtype=parts[0].dtype)
     matrix.data, matrix.indices, matrix.indptr = parts
@@ -406,85 +403,6 @@ def byte_count(x: Array) -> int:
     if isinstance(x, Sparse):
         return sum(int(part.nbytes) for part in x.parts())
     return int(getattr(x, "nbytes", 8 * x.shape[0] * x.shape[1]))  # array-api-strict has none
-
-
-def adds_by_code(place: Place) -> bool:
-    """Whether `sums_by_code` has a routine for dense and sparse matrices at a place."""
-    return place == NUMPY
-
-
-def sums_by_code(
-    x: Array, codes: Array, height: int, weights: Array | None, factor: float
-) -> Array | None:
-    """Sum rows by code, times weights and a factor, in one reading of them.
-
-    Parameters
-    ----------
-    x : array or Sparse, shape (n, d)
-    codes : array of int, shape (n,)
-        From 0 to height − 1.
-    height : int
-    weights : array, shape (n,), optional
-    factor : float
-
-    Returns
-    -------
-    array, shape (height, d), or None
-        None if the library has no routine for it, some codes are outside of the range, or codes
-        are so few that a product with a one-hot matrix is faster.
-    """
-    place = x.place if isinstance(x, Sparse) else place_of(x)
-    if not adds_by_code(place) or len(codes) * height <= SMALLEST_SUM:
-        return None
-    is_copied = isinstance(x, np.ndarray) and not x.flags.c_contiguous  # by SciPy, in parts
-    if is_copied and height <= FEW_CODES:
-        return None
-    if codes.min() < 0 or codes.max() >= height:
-        return None
-    values = np.full(len(codes), factor, x.dtype)
-    if weights is not None:
-        values *= weights
-    if isinstance(x, Sparse):
-        return x.sums_by_code(codes, height, values)
-    runs: dict[int, slice] = {}
-    if x.dtype.itemsize <= 4:
-        codes, runs = _with_short_runs(codes, height)
-    added = max((run.stop for run in runs.values()), default=height)
-    length = max(1, LARGEST_COPY // x.shape[1], height) if is_copied else len(codes)
-    total = None
-    for start in range(0, len(codes), length):
-        part = slice(start, start + length)
-        marks = _marks(codes[part], added, values[part])
-        total = marks @ x[part] if total is None else np.add(total, marks @ x[part], out=total)
-    if total is not None and runs:
-        for code, run in runs.items():
-            total[code] += total[run].sum(axis=0)
-        total = total[:height]
-    return total
-
-
-def add_rows(total: np.ndarray, positions: np.ndarray, rows: np.ndarray) -> None:
-    """Add rows to those of a total at different positions, by NumPy and in place."""
-    total[positions] += rows
-
-
-def _with_short_runs(codes: np.ndarray, height: int) -> tuple[np.ndarray, dict[int, slice]]:
-    """Codes that no more than `LONGEST_RUN` rows have, and which are added to those of others."""
-    runs: dict[int, slice] = {}
-    for code in np.flatnonzero(np.bincount(codes) > LONGEST_RUN).tolist():
-        codes = codes if runs else codes.copy()
-        rest = np.flatnonzero(codes == code)[LONGEST_RUN:]
-        codes[rest] = height + np.arange(len(rest)) // LONGEST_RUN
-        runs[code] = slice(height, height + -(-len(rest) // LONGEST_RUN))
-        height = runs[code].stop
-    return codes, runs
-
-
-def _marks(codes: np.ndarray, height: int, values: np.ndarray) -> Any:
-    """A sparse matrix with one value in each column, in the row of its code: (height, m)."""
-    kind = importlib.import_module("scipy.sparse").csc_array
-    pointers = np.arange(len(codes) + 1, dtype=np.int32)
-    return _views(kind, (values, codes.astype(np.int32), pointers), (height, len(codes)))
 
 
 def draw_sparse(

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from slce_xp._data.labels import label_values
+from slce_xp._data.label_values import label_values
 from slce_xp.cli.advice import check_label, refuse_text
 from slce_xp.cli.names import as_names, features, find
 from slce_xp.cli.sheet import Sheet

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from slce_xp import _backend
-from slce_xp._data.labels import array_of
+from slce_xp._data.label_values import array_of
 from slce_xp._errors import pip_install
 
 Changes = Mapping[str, str | list[str] | None]

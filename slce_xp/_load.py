@@ -1,0 +1,96 @@
+"""Model files, read."""
+
+from __future__ import annotations
+
+import math
+import os
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from slce_xp import _files, _parameters
+from slce_xp._model import ARRAYS, Model
+from slce_xp._planning.plan import Plan
+
+
+def load(
+    path: str | os.PathLike[str], backend: str | ModuleType | None = None, device: Any = None
+) -> Model:
+    """Load a model that `Model.save` wrote.
+
+    Parameters
+    ----------
+    path : path
+    backend : str or namespace, optional
+        The array library of the model; NumPy by default, whatever it was fitted with.
+    device : optional
+        A device of that backend.
+
+    Returns
+    -------
+    Model
+
+    Raises
+    ------
+    ValueError
+        If the file is not a model, or damaged.
+
+    See Also
+    --------
+    slce_xp.Model.save : Writes the file.
+
+    Examples
+    --------
+    >>> import os, tempfile, slce_xp
+    >>> model = slce_xp.fit([[0.0], [1.0], [5.0], [6.0]], [0, 0, 1, 1])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = os.path.join(folder, "model.npz")
+    ...     model.save(path)
+    ...     slce_xp.load(path)
+    <slce_xp.Model: 1 features → 1 components, 2 classes, numpy on cpu>
+    """
+    model = _files.read(path, _from_contents)
+    return model if backend is None and device is None else model.to(backend or "numpy", device)
+
+
+def _from_contents(facts: dict[str, Any], contents: dict[str, np.ndarray]) -> Model:
+    low, high = facts.get("n_positive_bounds", (facts["n_positive"],) * 2)
+    model = Model(
+        **{name: contents[name] for name in ARRAYS},
+        classes=_files.unpack_labels(contents["classes"], facts["classes"]),
+        n_positive=int(facts["n_positive"]),
+        n_unlabeled=int(facts["n_unlabeled"]),
+        total_loss=float(facts["total_loss"]),
+        plan=Plan.from_facts(facts["plan"]),
+        angle_bound=float(facts.get("angle_bound", math.inf)),
+        passes=int(facts["passes"]),
+        residuals=None if facts["residuals"] is None else np.array(facts["residuals"], float),
+        history=tuple(map(float, facts["history"])),
+        scale=contents.get("scale"),
+        patterns=contents.get("patterns"),
+        shrinkage=facts.get("shrinkage"),
+        separation=facts.get("separation"),
+        _gap=facts.get("separation_gap"),
+        criterion=str(facts.get("criterion", "centroid")),
+        feature_names=contents.get("feature_names"),
+        n_positive_bounds=(int(low), int(high)),
+    )
+    (k, d), n_classes = model.components.shape, model.classes.shape[0]
+    expected = {
+        "components": (k, d), "eigenvalues": (k,), "mean": (d,), "centroids": (n_classes, d),
+        "counts": (n_classes,), "weights": (n_classes,), "scale": (d,), "feature_names": (d,),
+        "patterns": (k, d),
+    }  # fmt: skip
+    kinds = {"counts": "i", "feature_names": "U"}
+    if model.criterion not in _parameters.CRITERIA or (
+        (model.criterion == "separation") != ("patterns" in contents)
+    ):
+        raise ValueError(f"its criterion is {model.criterion!r}")
+    if not 0 <= model.n_positive <= k:
+        raise ValueError(f"its n_positive is {model.n_positive} of {k}")
+    for name in expected.keys() & contents.keys():
+        array = contents[name]
+        if array.shape != expected[name] or array.dtype.kind != kinds.get(name, "f"):
+            raise ValueError(f"its {name} have shape {array.shape} and dtype {array.dtype}")
+    return model
