@@ -82,7 +82,7 @@ class Model:
         with fewer samples than features eps·‖S_t‖ / μ. None for the dense forms, which are exact
         to rounding.
     history : tuple of float
-        The largest residual, as often as it was measured: after each pass in the matrix-free form.
+        The largest residual, as often as it was measured: at most once after each pass.
     scale : array, shape (d,), or None
         Divisors of the columns, applied before `components`; None: not scaled. See `unscaled`.
     feature_names : numpy.ndarray of str, shape (d,), or None

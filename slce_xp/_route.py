@@ -119,7 +119,7 @@ def solve(given: Given, plan: Plan, request: Request, precision: str) -> Solved:
     solution = None
     if swift is not None:
         brief = _in_form(request, swift, limits)
-        brief = dataclasses.replace(brief, costs=_brief(swift, solver), fill=False)
+        brief = dataclasses.replace(brief, costs=_to_the_end(swift), fill=False)
         solution = mixed.solve(operator, given.matrix, given.kept, given.groups, brief, given.seed)
     if solution is not None and swift is not None:
         plan = swift
@@ -202,10 +202,8 @@ def _swift_plan(given: Given, plan: Plan, tol: float, precision: str) -> Plan | 
     return _plan.in_mixed_precision(plan, precision, given.limits, given.solver, given.profile)
 
 
-def _brief(plan: Plan, solver: str) -> Costs:
-    """Costs of an iteration that never turns to another form: a fit in full precision follows."""
-    if solver != "auto":
-        return Costs()
+def _to_the_end(plan: Plan) -> Costs:
+    """Costs of an iteration that never turns to another form."""
     return plan.costs._replace(forming=math.inf, dense=math.inf)
 
 
@@ -266,7 +264,7 @@ def _serves(operator: CentroidOperator, form: str) -> bool:
 
 def _costs(plan: Plan, dense: Plan | None, solver: str) -> Costs:
     if solver != "auto":
-        return Costs()  # the requested form, to the end
+        return _to_the_end(plan)
     if plan.form == "krylov" and not _can_form(plan, dense):
         anew = math.inf if dense is None else dense.seconds
         return plan.costs._replace(forming=math.inf, dense=anew)

@@ -335,6 +335,21 @@ def test_separation_is_compared_with_methods_that_are_not_ours(tmp_path):
     assert "| 1 | USPS | 2 | 80.00 | LDA | **−5.00** | – |" in check
 
 
+def test_level_is_within_one_standard_error_of_the_mean_difference(tmp_path):
+    results = Results(tmp_path / "results.json")
+    # Behind NCA by 1 ± 1 / √2 in two dimensions and by 0.5 ± 1 / √2 in three, ahead of LDA.
+    for r, behind in enumerate((0.293, 1.707)):
+        ours = Score((80.0, 80.0), 0.1)
+        results.scores[Cell(1, "mice_protein", "SLCE, separation", r)] = ours
+        results.scores[Cell(1, "mice_protein", "LDA", r)] = Score((70.0, 70.0), 0.1)
+        nca = Score((80.0 + behind, 79.5 + behind), 0.1)
+        results.scores[Cell(1, "mice_protein", "NCA", r)] = nca
+    levels = [row.is_level for row in report.rivalries(results, "SLCE, separation")]
+    assert levels == [False, True]
+    text = report.honest_check(results, "SLCE, separation")[0]
+    assert "mean difference, in 1 of 2, and in 2 of 2 without LDA, shrinkage and NCA" in text
+
+
 def test_systems_of_the_related_work_have_a_row_once_they_have_run(tmp_path):
     results = Results(tmp_path / "results.json")
     assert notes.described_systems(results) == []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -60,6 +60,9 @@ def differences(results: Results) -> list[str]:
     )  # fmt: skip
 
 
+NOT_THE_PAPERS = ("LDA, shrinkage", "NCA")  # further peers
+
+
 class Rivalry(NamedTuple):
     """A method of ours against others in the same repetitions."""
 
@@ -71,8 +74,14 @@ class Rivalry(NamedTuple):
     ahead: Estimate  # of that
     ahead_of_nonlinear: Estimate | None
 
+    @property
+    def is_level(self) -> bool:
+        """Whether it is ahead, or behind by no more than the standard error of the mean."""
+        error = self.ahead.deviation / self.ahead.n**0.5 if self.ahead.n > 1 else 0.0
+        return self.ahead.mean >= -error
 
-def rivalries(results: Results, method: str) -> Iterator[Rivalry]:
+
+def rivalries(results: Results, method: str, without: Collection[str] = OURS) -> Iterator[Rivalry]:
     """A method of ours against the best linear one of others, and against the nonlinear one."""
     for experiment in compared():
         for name in experiment.sets:
@@ -82,7 +91,9 @@ def rivalries(results: Results, method: str) -> Iterator[Rivalry]:
                 }
                 ours = accuracy.get(method, np.empty(0))
                 others = {
-                    m: a for m, a in accuracy.items() if a.size == ours.size > 0 and m not in OURS
+                    m: a
+                    for m, a in accuracy.items()
+                    if a.size == ours.size > 0 and m not in without
                 }
                 nonlinear = others.pop(NONLINEAR, None)
                 if others:
@@ -100,11 +111,17 @@ def honest_check(results: Results, method: str = "SLCE") -> list[str]:
     if not rows:
         return []
     behind = [row for row in rows if row.ahead.mean < 0]
+    level = sum(row.is_level for row in rows)
+    papers = list(rivalries(results, method, {*OURS, *NOT_THE_PAPERS}))
+    level_with_papers = sum(row.is_level for row in papers)
     sets = dict.fromkeys(SETS[row.set].title for row in behind)
     lines = [
         f"Another linear method has the higher mean in {len(behind)} of {len(rows)} comparisons"
         + (f", on {', '.join(sets)}" if behind else "")
-        + ". *Ahead* is the mean difference in the same splits ± its standard deviation; bold: "
+        + f". {method} is ahead, or level to one standard error of the mean difference, in "
+        f"{level} of {len(rows)}, and in {level_with_papers} of {len(papers)} without "
+        f"{' and '.join(NOT_THE_PAPERS)}, which the paper does not have"
+        ". *Ahead* is the mean difference in the same splits ± its standard deviation; bold: "
         "behind. Splits of one set overlap, and the best of several others is chosen after the "
         "fact, so this is not a significance test.",
         "",

@@ -7,16 +7,14 @@ and the best of those goes on to its minimum, the last digits by Newton's method
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
 from slce_xp.core.pairs import BLOCK_NUMBERS, DENSE_NUMBERS, MOST_PAIRS, Pairs
 
-MOST_STARTS = 64  # planes that are drawn
-START_NUMBERS = 2**15  # of differences of means, projected onto them; many pairs get fewer planes
 FLATTEST = 0.1  # share of the largest spread of class means that drawn planes have along an axis
-DESCENTS = 8  # planes that are descended from: the best of those
-DESCENT_STEPS = 5  # after which the best plane goes on alone
+DRAWN_NUMBERS = 2**15  # of differences of means, projected onto planes; many pairs get fewer planes
 LONGEST_STEP = 0.6  # along a tangent, before it is projected back
 LEAST_DESCENT = 1e-10  # of the logarithm of the error that is worth a step
 LEAST_OF_DRAWN = 1e-5  # if pairs are drawn, which is less exact than that
@@ -32,6 +30,29 @@ SUFFICIENT = 1e-4  # share of the predicted descent that a step must reach
 TINY = 1e-300
 
 
+class Effort(NamedTuple):
+    """What is done to find the best of several minima.
+
+    Attributes
+    ----------
+    drawn : int
+        Planes that are drawn.
+    descents : int
+        Planes that are descended from: the best of those.
+    steps : int
+        Steps down from each, after which the best plane goes on alone.
+    """
+
+    drawn: int
+    descents: int
+    steps: int
+
+    @classmethod
+    def of(cls, n_classes: int) -> Effort:
+        """Return that for some classes: few have few minima."""
+        return cls(32, 4, 3) if n_classes <= 10 else cls(64, 8, 5)
+
+
 def search(pairs: Pairs, p: int, *, is_exact: bool) -> tuple[np.ndarray, float]:
     """The best plane of p dimensions that is found, shape (p, k), and its error.
 
@@ -43,7 +64,8 @@ def search(pairs: Pairs, p: int, *, is_exact: bool) -> tuple[np.ndarray, float]:
     least = LEAST_DESCENT if is_exact else LEAST_OF_DRAWN
     size = p * pairs.means.shape[1]
     has_curvature = pairs.differences is not None and size**2 * len(pairs) <= MOST_NEWTON_WORK
-    basis = _descend(pairs, _starts(pairs, p))
+    effort = Effort.of(len(pairs.means))
+    basis = _descend(pairs, _starts(pairs, p, effort), effort.steps)
     basis, error = _quasi_newton(pairs, basis, NEAR_MINIMUM if has_curvature else least)
     return _newton(pairs, basis, least) if has_curvature else (basis, error)
 
@@ -56,15 +78,16 @@ def search_numbers(n_classes: int, k: int, p: int) -> int:
     if p >= k:  # nothing to search
         return numbers
     numbers += 3 * min(pairs * k, DENSE_NUMBERS) + 18 * pairs
-    numbers += 3 * max(DESCENTS * p * pairs, min(MOST_STARTS * p * pairs, START_NUMBERS))
+    effort = Effort.of(n_classes)
+    numbers += 3 * max(effort.descents * p * pairs, min(effort.drawn * p * pairs, DRAWN_NUMBERS))
     size = p * k
     return numbers + (3 * size * pairs + 4 * size**2) * (size**2 * pairs <= MOST_NEWTON_WORK)
 
 
-def _starts(pairs: Pairs, p: int) -> np.ndarray:
+def _starts(pairs: Pairs, p: int, effort: Effort) -> np.ndarray:
     """Planes to descend from, shape (S, p, k): the best of many."""
     k = pairs.means.shape[1]
-    count = max(DESCENTS, min(MOST_STARTS, START_NUMBERS // (p * len(pairs))))
+    count = max(effort.descents, min(effort.drawn, DRAWN_NUMBERS // (p * len(pairs))))
     spread = np.sqrt(np.mean(pairs.means * pairs.means, axis=0))
     planes = np.random.default_rng(0).standard_normal((count, p, k))
     planes *= np.maximum(spread, FLATTEST * spread.max())
@@ -75,15 +98,16 @@ def _starts(pairs: Pairs, p: int) -> np.ndarray:
     planes[1] = np.linalg.eigh(pairs.gradient(pulls))[1][:, k - p :].T
     errors, _ = pairs.errors_and_pulls(_project(pairs, planes)[1])
     # Drawn planes may be nearly degenerate: once more for the last digits.
-    return _orthonormal(planes[np.argsort(errors, kind="stable")[:DESCENTS]])
+    return _orthonormal(planes[np.argsort(errors, kind="stable")[: effort.descents]])
 
 
-def _descend(pairs: Pairs, bases: np.ndarray) -> np.ndarray:
+def _descend(pairs: Pairs, bases: np.ndarray, steps: int) -> np.ndarray:
     """Descend from many planes at once, with the step lengths of Barzilai and Borwein.
 
     Parameters
     ----------
     bases : numpy.ndarray, shape (S, p, k)
+    steps : int
 
     Returns
     -------
@@ -93,7 +117,7 @@ def _descend(pairs: Pairs, bases: np.ndarray) -> np.ndarray:
     errors, slopes = _errors_and_slopes(pairs, bases)
     before, steep = errors, _inner(slopes, slopes) + TINY
     length = LONGEST_STEP / np.sqrt(steep)
-    for _ in range(DESCENT_STEPS):
+    for _ in range(steps):
         length = np.minimum(length, LONGEST_STEP / np.sqrt(steep))
         moved = _orthonormal(bases - length[:, None, None] * slopes)
         found, found_slopes = _errors_and_slopes(pairs, moved)
