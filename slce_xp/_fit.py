@@ -127,8 +127,8 @@ def fit(
         :math:`N = \tau ((1 - \rho) S_w / n + \rho \operatorname{diag}(S_w / n))`, from 0 to 1.
         "auto": the weight that separates unseen samples best, by generalised cross-validation, and
         τ such that N is their spread; a number: τ = 1. The weight of all samples counts as their
-        number: weights should be 1 in the mean. At least the 4·d·eps that rounding needs is used,
-        with a warning if S_w is singular.
+        number: weights should be 1 in the mean. At least the 4·d·eps that rounding needs is used;
+        in the Gram form, or if S_w is singular, √eps, with a warning.
     precision : {"auto", "full", "mixed"}
         "mixed": a float64 fit takes its large products in float32 and corrects the result by
         residuals in float64, until the angle is proved to `tol`; otherwise it starts again in full

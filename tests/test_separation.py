@@ -12,7 +12,7 @@ import oracle
 import pytest
 import scipy.sparse
 from conftest import spare_compiling
-from scipy.special import log_ndtr
+from scipy.special import log_ndtr, ndtr
 
 import slce_xp
 from slce_xp import _backend
@@ -162,7 +162,8 @@ def test_newton_descends_where_the_error_is_not_convex():
     listed, _ = pairs.pairs_of(np.array([[3.0, 0.0], [-3.0, 0.0]]), np.full(2, 0.5), 1)
     steep = np.array([[math.cos(1.2), math.sin(1.2)]])
     assert np.linalg.eigvalsh(plane_search._curvature(listed, steep)[2])[0] < 0
-    basis, error = plane_search._newton(listed, steep, 1e-10)
+    basis, error, is_done = plane_search._newton(listed, steep, 1e-10)
+    assert is_done
     assert error == pytest.approx(log_ndtr(-3.0), abs=1e-9)
     np.testing.assert_allclose(np.abs(basis), [[1.0, 0.0]], atol=1e-4)
 
@@ -172,7 +173,7 @@ def test_estimated_curvature_leads_to_the_plane_of_the_exact_one():
     listed, _ = pairs.pairs_of(rng.standard_normal((12, 9)), np.full(12, 1 / 12), 3)
     start = np.linalg.qr(rng.standard_normal((9, 3)))[0].T
     near, _ = plane_search._quasi_newton(listed, start, 1e-3)
-    expected, least = plane_search._newton(listed, near, 1e-14)
+    expected, least = plane_search._newton(listed, near, 1e-14)[:2]
     found, error = plane_search._quasi_newton(listed, start, 1e-14)
     assert error == pytest.approx(least, abs=1e-12)
     np.testing.assert_allclose(found.T @ found, expected.T @ expected, atol=1e-5)
@@ -183,6 +184,47 @@ def test_a_descent_ends_at_once_where_the_error_is_flat():
     for basis in ([[1.0, 0.0]], [[0.0, 1.0]]):  # the minimum and the maximum
         found, _ = plane_search._quasi_newton(listed, np.array(basis), 1e-10)
         np.testing.assert_array_equal(found, basis)
+
+
+def test_signs_of_the_axes_do_not_matter_to_the_plane():
+    """Libraries and forms find the same discriminants but for those."""
+    rng, shares = np.random.default_rng(0), np.full(12, 1 / 12)
+    for _ in range(30):
+        means = 4.0 * rng.standard_normal((12, 8)) * np.geomspace(1.0, 0.3, 8)
+        found = planes.best_plane(means, shares, 2)
+        flipped = planes.best_plane(means * rng.choice([-1.0, 1.0], 8), shares, 2)
+        assert flipped.log_error == pytest.approx(found.log_error, abs=1e-8)
+
+
+def test_a_plane_of_drawn_pairs_is_no_worse_than_the_leading_axes():
+    rng = np.random.default_rng(350)
+    means, shares = 30.0 * rng.standard_normal((350, 40)), np.full(350, 1 / 350)
+    means -= means.mean(axis=0)
+    means = means @ np.linalg.eigh(means.T @ means)[1][:, ::-1]
+    axes = pairs.error_of_all(means[:, :3], means, shares, with_gradient=False)[0]
+    assert planes.best_plane(means, shares, 3).log_error <= axes
+
+
+@pytest.mark.parametrize("most", [pairs.MOST_PAIRS, 5])
+def test_the_bound_holds_if_some_means_are_nearly_the_same_beside_others(monkeypatch, most):
+    """Pairs whose distance is rounding of larger ones count as one mean, and may not be."""
+    monkeypatch.setattr(pairs, "MOST_PAIRS", most)
+    far = 1e7
+    means = np.array([[0, 0, 0], [1, 2.0, 0], [far, 0, 0], [0, 0, far], [far, far, far]])
+    shares = np.full(5, 0.2)
+    found = planes.best_plane(means, shares, 1)
+    near = np.array([[1.0 + 1e-4, 2.0, 2e-4]])
+    near /= np.linalg.norm(near)
+    better = 1 - oracle.separation(means @ near.T, shares)
+    assert math.exp(found.log_bound) <= better
+
+
+def test_errors_in_all_dimensions_do_not_cancel():
+    means = np.array([[0.0, 0.0], [1.0, 2.0], [1e8, 0.0], [0.0, 1e8]]) + 1e8
+    found = planes.best_plane(means, np.full(4, 0.25), 2)
+    expected = log_ndtr(-0.5 * math.sqrt(5.0)) - math.log(6.0)
+    assert found.log_error == pytest.approx(expected, abs=1e-12)
+    assert pairs.confused_most(means, 1)[0][2] == pytest.approx(ndtr(-0.5 * math.sqrt(5.0)))
 
 
 def test_thousands_of_classes_in_bounded_memory():
@@ -201,6 +243,34 @@ def test_thousands_of_classes_in_bounded_memory():
 
 
 # ---------------------------------------------------------------- shrinkage
+
+
+@pytest.mark.parametrize("form", ["scatter", "gram"])
+@pytest.mark.parametrize("step", [200.0, 300.0, 1e5])
+def test_features_that_nearly_tell_the_class_by_themselves_are_not_lost(form, step):
+    """In single precision, what they vary within classes is rounding of what they do between."""
+    rng, y = np.random.default_rng(0), np.repeat(np.arange(5), 50)
+    X = np.stack([step * y + rng.standard_normal(250), rng.standard_normal(250)], axis=1)
+    with pytest.warns(UserWarning, match=r"1 of 2 features \(the first is number 0\) vary within"):
+        model = slce_xp.fit(X.astype(np.float32), y, 1, criterion="separation", solver=form)
+    assert model.separation > 0.99
+    assert (model.predict(X.astype(np.float32)) == y).all()
+    exact = slce_xp.fit(X, y, 1, criterion="separation", solver=form)  # no warning
+    assert (exact.predict(X) == y).all()
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_the_gram_form_raises_a_shrinkage_that_it_cannot_divide_by(dtype):
+    rng, y = np.random.default_rng(0), np.repeat(np.arange(7), 24)
+    X = 5 * rng.standard_normal((7, 2))[y] + rng.standard_normal((168, 2))
+    options = {"criterion": "separation", "shrinkage": 0.0}
+    expected = slce_xp.fit(X.astype(dtype), y, 2, solver="scatter", **options)
+    with pytest.warns(UserWarning, match="less than the Gram form can divide by"):
+        found = slce_xp.fit(X.astype(dtype), y, 2, solver="gram", **options)
+    assert found.shrinkage == pytest.approx(math.sqrt(np.finfo(dtype).eps))
+    assert found.separation == pytest.approx(expected.separation, abs=1e-4)
+    mixed = np.abs(found.components @ np.linalg.pinv(expected.components))
+    np.testing.assert_allclose(mixed, np.eye(2), atol=1e-2)
 
 
 def test_the_distance_of_unseen_samples_is_that_of_samples_left_out():
@@ -251,7 +321,8 @@ def test_a_singular_metric_is_reported():
 
 def test_classes_of_one_sample_each_are_as_far_apart_as_the_diagonal_says():
     X = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 3.0]])
-    model = slce_xp.fit(X, [0, 1, 2], criterion="separation")
+    with pytest.warns(UserWarning, match="2 of 2 features"):  # their spread is not known
+        model = slce_xp.fit(X, [0, 1, 2], criterion="separation")
     assert model.shrinkage == 1.0
     assert model.predict(X).tolist() == [0, 1, 2]
 
@@ -391,7 +462,8 @@ def test_a_feature_that_does_not_vary_within_classes_separates_them():
     X, y = problem(60, 4, 2)
     without = separating_components(X, y, 2, 1)
     X[:, 2] = 5.0 + y
-    found = separating_components(X, y, 2, 1)
+    with pytest.warns(UserWarning, match=r"1 of 4 features \(the first is number 2\)"):
+        found = separating_components(X, y, 2, 1)
     assert 1 - found.separation < 0.1 * (1 - without.separation)
     assert np.abs(found.components[0] * X.std(axis=0)).argmax() == 2
 

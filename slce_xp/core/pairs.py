@@ -127,6 +127,12 @@ class Pairs:
         pulls /= (8.0 * ROOT_PI * sums)[..., None]
         return errors, pulls if self._all_move else pulls * self._moves
 
+    @property
+    def slack(self) -> float:
+        """What pairs that count as having the same mean could take off the error."""
+        still = ~self._moves
+        return float(_separated(self.full_squares[still]) @ self._weights[still])
+
     def are_apart(self, squares: np.ndarray) -> bool:
         """Whether no two means coincide at some distances, so that their pulls are exact."""
         near = squares <= (2.0 * NO_DISTANCE) ** 2
@@ -147,10 +153,15 @@ class Pairs:
         return np.asarray(self.means.T @ (laplacian @ self.means))
 
 
+def has_few_pairs(n_classes: int) -> bool:
+    """Whether all pairs of classes can be listed."""
+    return n_classes * (n_classes - 1) // 2 <= MOST_PAIRS
+
+
 def pairs_of(means: np.ndarray, shares: np.ndarray, p: int) -> tuple[Pairs, bool]:
     """All pairs of classes, or those that planes of p dimensions are chosen by; whether all."""
     n_classes = len(means)
-    if n_classes * (n_classes - 1) // 2 <= MOST_PAIRS:
+    if has_few_pairs(n_classes):
         first, second = np.triu_indices(n_classes, 1)
         return Pairs(means, first, second, shares[first] * shares[second]), True
     return drawn_pairs(means, shares, p), False
@@ -233,6 +244,30 @@ def error_of_all(
     return float(log_error), 0.5 * (gradient + gradient.T), inner, is_exact
 
 
+def error_in_all_dimensions(means: np.ndarray, shares: np.ndarray) -> float:
+    """The logarithm of the mean error of all pairs; of differences, if these are few."""
+    if not has_few_pairs(len(means)):
+        return error_of_all(means, means, shares, with_gradient=False)[0]
+    listed, _ = pairs_of(means, shares, means.shape[1])
+    return float(listed.errors_and_pulls(listed.full_squares)[0])
+
+
+def slack_of_all(means: np.ndarray, shares: np.ndarray) -> float:
+    """What those of all pairs that count as having the same mean could take off the error."""
+    largest = max(float(squares.max()) for _, squares in _blocks(means))
+    slack = 0.0
+    for rows, squares in _blocks(means):
+        still = np.where(squares > SAME_MEAN * largest, 0.0, _separated(squares))
+        still[np.arange(len(still)), np.arange(rows.start, rows.stop)] = 0.0
+        slack += float(shares[rows] @ (still @ shares))
+    return slack / float(shares.sum() ** 2 - shares @ shares)
+
+
+def _separated(squares: np.ndarray) -> np.ndarray:
+    """How much less than half of the time pairs at squared distances are confused."""
+    return np.asarray(0.5 - 0.5 * _backend.erfc(ROOT_8 * np.sqrt(squares)))
+
+
 def _all_log_weights(rows: slice, log_shares: np.ndarray) -> np.ndarray:
     logs = log_shares[rows, None] + log_shares[None, :]
     logs[np.arange(len(logs)), np.arange(rows.start, rows.stop)] = -math.inf
@@ -257,7 +292,9 @@ def confused_most(points: np.ndarray, count: int) -> list[tuple[int, int, float]
         )
         found = np.hstack([found, [squares[first, second], first + rows.start, second]])
         found = found[:, np.lexsort(found[::-1])[:count]]
-    errors = np.exp(_backend.log_normal_cdf(-0.5 * np.sqrt(found[0])))
+    first, second = found[1:].astype(np.int64)  # once more, of which nothing cancels
+    squares = np.sum((points[first] - points[second]) ** 2, axis=1)
+    errors = np.exp(_backend.log_normal_cdf(-0.5 * np.sqrt(squares)))
     return [(int(i), int(j), float(e)) for i, j, e in zip(*found[1:], errors, strict=True)]
 
 

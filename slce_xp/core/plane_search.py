@@ -66,8 +66,12 @@ def search(pairs: Pairs, p: int, *, is_exact: bool) -> tuple[np.ndarray, float]:
     has_curvature = pairs.differences is not None and size**2 * len(pairs) <= MOST_NEWTON_WORK
     effort = Effort.of(len(pairs.means))
     basis = _descend(pairs, _starts(pairs, p, effort), effort.steps)
-    basis, error = _quasi_newton(pairs, basis, NEAR_MINIMUM if has_curvature else least)
-    return _newton(pairs, basis, least) if has_curvature else (basis, error)
+    if has_curvature:
+        basis, _ = _quasi_newton(pairs, basis, NEAR_MINIMUM)
+        basis, error, is_done = _newton(pairs, basis, least)
+        if is_done:
+            return basis, error
+    return _quasi_newton(pairs, basis, least)
 
 
 def search_numbers(n_classes: int, k: int, p: int) -> int:
@@ -88,9 +92,12 @@ def _starts(pairs: Pairs, p: int, effort: Effort) -> np.ndarray:
     """Planes to descend from, shape (S, p, k): the best of many."""
     k = pairs.means.shape[1]
     count = max(effort.descents, min(effort.drawn, DRAWN_NUMBERS // (p * len(pairs))))
+    # Spanned by mixtures of classes, so that neither signs nor turns of the axes matter.
+    n_classes = len(pairs.means)
     spread = np.sqrt(np.mean(pairs.means * pairs.means, axis=0))
-    planes = np.random.default_rng(0).standard_normal((count, p, k))
-    planes *= np.maximum(spread, FLATTEST * spread.max())
+    stretch = np.maximum(spread, FLATTEST * spread.max()) / np.maximum(spread, TINY)
+    planes = np.random.default_rng(0).standard_normal((count, p, n_classes))
+    planes = (planes @ pairs.means) * (stretch / math.sqrt(n_classes))
     planes = _orthonormal(planes)
     planes[0] = np.eye(p, k)
     # Of all planes, the one that the error of all axes, seen equally, falls towards.
@@ -220,21 +227,25 @@ def _orthonormal(bases: np.ndarray) -> np.ndarray:
     return np.asarray(np.linalg.inv(np.linalg.cholesky(gram)) @ bases)
 
 
-def _newton(pairs: Pairs, basis: np.ndarray, least: float) -> tuple[np.ndarray, float]:
-    """Newton's method from a plane to the minimum near it, (p, k) ↦ (p, k); and its error."""
-    error, trial, step, promised = math.inf, basis, basis, 0.0
+def _newton(pairs: Pairs, basis: np.ndarray, least: float) -> tuple[np.ndarray, float, bool]:
+    """Newton's method from a plane to the minimum near it, (p, k) ↦ (p, k).
+
+    Also returns its error, and whether it is the minimum.
+    """
+    error, trial, step, promised, is_whole = math.inf, basis, basis, 0.0, True
     for _ in range(MOST_NEWTON_STEPS):
         found, slopes, curvature = _curvature(pairs, trial)
-        if found < error:
+        is_whole = found < error
+        if is_whole:
             basis, error = trial, found
             step = _newton_step(slopes, curvature)
             promised = -0.5 * float((slopes * step).sum())
         else:
             step, promised = 0.25 * step, 0.25 * promised
         if promised < _worth(least, error):
-            break
+            return basis, error, is_whole
         trial = _orthonormal(basis + step)
-    return basis, error
+    return basis, error, False
 
 
 def _newton_step(slopes: np.ndarray, curvature: np.ndarray) -> np.ndarray:

@@ -13,7 +13,13 @@ from typing import Any
 import numpy as np
 
 from slce_xp.core import plane_search
-from slce_xp.core.pairs import Pairs, error_of_all, pairs_of
+from slce_xp.core.pairs import (
+    Pairs,
+    error_in_all_dimensions,
+    error_of_all,
+    pairs_of,
+    slack_of_all,
+)
 
 MOST_RELAXED = 12  # steps of the relaxed problem
 # They end if the bound can rise by no more than this: a difference of logarithms of the error, or a
@@ -22,7 +28,7 @@ SMALL_GAP, SHARE_OF_GAP = 1e-3, 0.2
 MOST_WORK = 1e10  # flops of their eigenproblems and products; large problems get fewer steps
 SUFFICIENT = 1e-4  # share of the predicted descent that a step must reach
 REMEMBERED = 4  # errors of earlier steps that a step may be compared with
-TINY = 1e-300
+TINY, LARGEST_EXPONENT = 1e-300, 700.0
 
 
 class Plane:
@@ -73,6 +79,10 @@ class Plane:
         factor, bound = _relax(pairs, p, self.log_error)
         if not are_all:
             bound = _bound_of_all(means, shares, factor, p)
+        # Pairs that count as having the same mean stand still there, but may not in a plane.
+        slack = pairs.slack if are_all else slack_of_all(means, shares)
+        share = slack * math.exp(min(-bound, LARGEST_EXPONENT)) if slack else 0.0
+        bound = bound + math.log1p(-share) if share < 1.0 else -math.inf
         return min(bound, self.log_error)
 
 
@@ -90,12 +100,17 @@ def best_plane(means: np.ndarray, shares: np.ndarray, p: int) -> Plane:
     """
     k = means.shape[1]
     if p >= k:
-        error = error_of_all(means, means, shares, with_gradient=False)[0]
-        return Plane(np.eye(k), error, means, shares)
+        return Plane(np.eye(k), error_in_all_dimensions(means, shares), means, shares)
     pairs, are_all = pairs_of(means, shares, p)
     basis, error = plane_search.search(pairs, p, is_exact=are_all)
-    if not are_all:  # the list chose the plane; all pairs say what it is worth
-        error = error_of_all(means @ basis.T, means, shares, with_gradient=False)[0]
+    if not are_all:  # the list chose the plane; all pairs say what it and the axes are worth
+        error, basis = min(
+            (
+                (error_of_all(means @ plane.T, means, shares, with_gradient=False)[0], plane)
+                for plane in (basis, np.eye(p, k))
+            ),
+            key=lambda found: found[0],
+        )
     return Plane(basis.T, error, means, shares)
 
 

@@ -105,7 +105,8 @@ def separating_components(
     shrinkage : float or "auto"
         ρ, from 0 to 1. "auto": the weight that separates unseen samples best, by generalised
         cross-validation, and τ such that N is their spread; a number: τ = 1. At least the 4·d·eps
-        that rounding needs is used.
+        that rounding needs is used; in the "gram" form, or if S_w is singular, √eps, with a
+        warning.
     weights : array, shape (n,), optional
         Positive weight of each row; ones by default.
 
@@ -157,7 +158,7 @@ def solve(operator: ScatterOperator, form: str, k: int, shrinkage: float | None)
     """
     xp, _ = operator.place
     solver = _Samples(operator) if form == "gram" else _Features(operator)  # type: ignore[arg-type]
-    used = _chosen(operator, solver.spectrum, shrinkage)
+    used = _chosen(operator, solver.spectrum, shrinkage, divides=form == "gram")
     matrix, class_weights = eigen.read_finite(
         solver.discriminate(used.weight), operator.class_weights
     )
@@ -205,19 +206,38 @@ def solve(operator: ScatterOperator, form: str, k: int, shrinkage: float | None)
     )
 
 
-def _chosen(operator: ScatterOperator, spectrum: Spectrum, shrinkage: float | None) -> Shrinkage:
-    """The shrinkage that was asked for, or the best."""
-    least = 4.0 * max(spectrum.n_features, 1) * _eps(operator)
-    if shrinkage is not None:
-        if shrinkage < least and spectrum.rank(_eps(operator)) < spectrum.n_features:
-            warnings.warn(
-                f"shrinkage={shrinkage:.1g} leaves the covariance within classes singular: along "
-                "some components these samples do not vary, but others will. Use shrinkage='auto'",
-                stacklevel=2,
-            )
-        return Shrinkage(min(1.0, max(shrinkage, least)), 1.0)
-    n = math.ldexp(operator.weight, operator.weight_exponent)  # a weight of 2 duplicates a sample
-    return best_shrinkage(spectrum, n, int(operator.class_weights.shape[0]), least)
+def _chosen(
+    operator: ScatterOperator, spectrum: Spectrum, shrinkage: float | None, *, divides: bool
+) -> Shrinkage:
+    """The shrinkage that was asked for, or the best.
+
+    Parameters
+    ----------
+    divides : bool
+        Whether all is divided by it, also if the covariance within classes is not singular.
+    """
+    eps = _eps(operator)
+    least, root = 4.0 * max(spectrum.n_features, 1) * eps, math.sqrt(eps)
+    if shrinkage is None:
+        n = math.ldexp(operator.weight, operator.weight_exponent)  # a weight of 2 duplicates
+        n_classes = int(operator.class_weights.shape[0])
+        return best_shrinkage(spectrum, n, n_classes, max(least, root * divides))
+    if shrinkage < root and spectrum.rank(eps) < spectrum.n_features:
+        least = max(least, root)
+        warnings.warn(
+            f"shrinkage={shrinkage:.1g} leaves the covariance within classes singular: along "
+            f"some components these samples do not vary, but others will. {least:.1g} is used. "
+            "Use shrinkage='auto'",
+            stacklevel=2,
+        )
+    elif shrinkage < root and divides:
+        least = max(least, root)
+        warnings.warn(
+            f"shrinkage={shrinkage:.1g} is less than the Gram form can divide by; {least:.1g} is "
+            "used. Use solver='scatter', or shrinkage='auto'",
+            stacklevel=2,
+        )
+    return Shrinkage(min(1.0, max(shrinkage, least)), 1.0)
 
 
 def _whitened(
@@ -349,12 +369,23 @@ def _inverse_spread(operator: ScatterOperator, total: Array) -> tuple[Array, int
     xp, _ = operator.place
     eps = _eps(operator)
     within = total - xp.sum(operator.between * operator.between, axis=0)
+    rounding = operator.weight * operator.rounding_squares(eps)
+    varies = total > rounding
+    known = within > xp.maximum(64.0 * eps * total, rounding)
     # A feature that does not vary within classes is measured by how it varies between them.
-    square = xp.where(within > 64.0 * eps * total, within, total) / operator.weight
-    varies = square > operator.rounding_squares(eps)
+    square = xp.where(known, within, total) / operator.weight
     ones = xp.ones_like(square)
     inverse = xp.where(varies, 1.0 / xp.sqrt(xp.where(varies, square, ones)), 0.0 * ones)
-    (host,) = read(varies)
+    host, unknown = read(varies, varies & ~known)
+    if unknown.any():
+        first = int(unknown.argmax())
+        warnings.warn(
+            f"{int(unknown.sum())} of {len(unknown)} features (the first is number {first}) vary "
+            "within classes by less than rounding of such values leaves, or not at all; they are "
+            "measured by how class means differ. Use float64, or leave out features that tell "
+            "the class by themselves",
+            stacklevel=2,
+        )
     return inverse, int(host.sum())
 
 
