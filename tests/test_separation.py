@@ -196,6 +196,26 @@ def test_signs_of_the_axes_do_not_matter_to_the_plane():
         assert flipped.log_error == pytest.approx(found.log_error, abs=1e-8)
 
 
+@pytest.mark.parametrize("kind", ["line", "same", "flat", "rare"])
+def test_means_of_fewer_dimensions_than_axes_are_no_obstacle(kind):
+    rng = np.random.default_rng(0)
+    means, shares = rng.standard_normal((9, 6)), rng.dirichlet(np.full(9, 0.1)) + 1e-12
+    if kind == "line":
+        means = np.outer(means[:, 0], means[0])
+    elif kind == "same":
+        means[2:] = means[rng.integers(0, 2, 7)]
+    elif kind == "flat":
+        means[:, 3:] = 0.0
+    else:  # classes of small weight are far away
+        means /= np.sqrt(shares)[:, None]
+    shares /= shares.sum()
+    found = planes.best_plane(means, shares, 3)
+    np.testing.assert_allclose(found.basis.T @ found.basis, np.eye(3), atol=1e-12)
+    expected = 1 - oracle.separation(means @ found.basis, shares)
+    assert found.error == pytest.approx(expected, abs=1e-12)
+    assert found.log_bound <= found.log_error
+
+
 def test_a_plane_of_drawn_pairs_is_no_worse_than_the_leading_axes():
     rng = np.random.default_rng(350)
     means, shares = 30.0 * rng.standard_normal((350, 40)), np.full(350, 1 / 350)

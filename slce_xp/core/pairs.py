@@ -42,6 +42,8 @@ class Pairs:
     ----------
     means : numpy.ndarray, shape (K, k)
         Class means, in units of the spread within classes.
+    shares : numpy.ndarray, shape (K,)
+        The weight of each class.
     first, second : numpy.ndarray of int, shape (P,)
     weights : numpy.ndarray, shape (P,)
         What each pair counts.
@@ -55,9 +57,14 @@ class Pairs:
     """
 
     def __init__(
-        self, means: np.ndarray, first: np.ndarray, second: np.ndarray, weights: np.ndarray
+        self,
+        means: np.ndarray,
+        shares: np.ndarray,
+        first: np.ndarray,
+        second: np.ndarray,
+        weights: np.ndarray,
     ) -> None:
-        self.means = means
+        self.means, self.shares = means, shares
         self._first, self._second = first, second
         self._weights = weights / weights.sum()
         is_small = first.shape[0] * means.shape[1] <= DENSE_NUMBERS
@@ -163,7 +170,7 @@ def pairs_of(means: np.ndarray, shares: np.ndarray, p: int) -> tuple[Pairs, bool
     n_classes = len(means)
     if has_few_pairs(n_classes):
         first, second = np.triu_indices(n_classes, 1)
-        return Pairs(means, first, second, shares[first] * shares[second]), True
+        return Pairs(means, shares, first, second, shares[first] * shares[second]), True
     return drawn_pairs(means, shares, p), False
 
 
@@ -188,7 +195,7 @@ def drawn_pairs(means: np.ndarray, shares: np.ndarray, p: int) -> Pairs:
         odds = np.minimum(1.0, 0.5 * partners * odds)
         first, second = np.nonzero(draw.random(odds.shape) < odds)
         chosen.append((first + rows.start, second, (weights / odds.clip(1e-300))[first, second]))
-    return Pairs(means, *(np.concatenate(parts) for parts in zip(*chosen, strict=True)))
+    return Pairs(means, shares, *(np.concatenate(parts) for parts in zip(*chosen, strict=True)))
 
 
 def _share_of_row(values: np.ndarray) -> np.ndarray:

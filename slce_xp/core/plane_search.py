@@ -93,19 +93,18 @@ def _starts(pairs: Pairs, p: int, effort: Effort) -> np.ndarray:
     k = pairs.means.shape[1]
     count = max(effort.descents, min(effort.drawn, DRAWN_NUMBERS // (p * len(pairs))))
     # Spanned by mixtures of classes, so that neither signs nor turns of the axes matter.
-    n_classes = len(pairs.means)
-    spread = np.sqrt(np.mean(pairs.means * pairs.means, axis=0))
+    mixtures = np.random.default_rng(0).standard_normal((count, p, len(pairs.means)))
+    rooted = pairs.means * np.sqrt(pairs.shares)[:, None]
+    spread = np.sqrt(np.sum(rooted * rooted, axis=0))
     stretch = np.maximum(spread, FLATTEST * spread.max()) / np.maximum(spread, TINY)
-    planes = np.random.default_rng(0).standard_normal((count, p, n_classes))
-    planes = (planes @ pairs.means) * (stretch / math.sqrt(n_classes))
-    planes = _orthonormal(planes)
+    drawn = (mixtures @ rooted) * stretch
+    planes = np.linalg.qr(drawn.transpose(0, 2, 1))[0].transpose(0, 2, 1)
     planes[0] = np.eye(p, k)
     # Of all planes, the one that the error of all axes, seen equally, falls towards.
     _, pulls = pairs.errors_and_pulls(pairs.full_squares * (p / k))
     planes[1] = np.linalg.eigh(pairs.gradient(pulls))[1][:, k - p :].T
     errors, _ = pairs.errors_and_pulls(_project(pairs, planes)[1])
-    # Drawn planes may be nearly degenerate: once more for the last digits.
-    return _orthonormal(planes[np.argsort(errors, kind="stable")[: effort.descents]])
+    return np.asarray(planes[np.argsort(errors, kind="stable")[: effort.descents]])
 
 
 def _descend(pairs: Pairs, bases: np.ndarray, steps: int) -> np.ndarray:
