@@ -33,6 +33,7 @@ from benchmarks.paper.tables import (
 )
 
 NONLINEAR = "Centroid-Encoder"
+NOT_THE_PAPERS = ("LDA, shrinkage", "NCA")  # further peers
 
 
 # ---------------------------------------------------------------- findings
@@ -58,9 +59,6 @@ def differences(results: Results) -> list[str]:
             for number, name, method, p, ours, paper in apart
         ),
     )  # fmt: skip
-
-
-NOT_THE_PAPERS = ("LDA, shrinkage", "NCA")  # further peers
 
 
 class Rivalry(NamedTuple):

@@ -75,7 +75,7 @@ def search(pairs: Pairs, p: int, *, is_exact: bool) -> tuple[np.ndarray, float]:
 
 
 def search_numbers(n_classes: int, k: int, p: int) -> int:
-    """Numbers that `search` allocates, and the pairs, or more."""
+    """At least as many numbers as the pairs and `search` allocate."""
     every = n_classes * (n_classes - 1) // 2
     pairs = min(every, MOST_PAIRS)
     numbers = 12 * pairs + (6 * BLOCK_NUMBERS if every > pairs else 0)

@@ -222,19 +222,16 @@ def _chosen(
         n = math.ldexp(operator.weight, operator.weight_exponent)  # a weight of 2 duplicates
         n_classes = int(operator.class_weights.shape[0])
         return best_shrinkage(spectrum, n, n_classes, max(least, root * divides))
-    if shrinkage < root and spectrum.rank(eps) < spectrum.n_features:
+    is_singular = shrinkage < root and spectrum.rank(eps) < spectrum.n_features
+    if is_singular or (shrinkage < root and divides):
         least = max(least, root)
+        reason, remedy = "is less than the Gram form can divide by", "solver='scatter', or "
+        if is_singular:
+            reason, remedy = "leaves the covariance within classes singular: along some ", ""
+            reason += "components these samples do not vary, but others will"
         warnings.warn(
-            f"shrinkage={shrinkage:.1g} leaves the covariance within classes singular: along "
-            f"some components these samples do not vary, but others will. {least:.1g} is used. "
-            "Use shrinkage='auto'",
-            stacklevel=2,
-        )
-    elif shrinkage < root and divides:
-        least = max(least, root)
-        warnings.warn(
-            f"shrinkage={shrinkage:.1g} is less than the Gram form can divide by; {least:.1g} is "
-            "used. Use solver='scatter', or shrinkage='auto'",
+            f"shrinkage={shrinkage:.1g} {reason}; {least:.1g} is used. "
+            f"Use {remedy}shrinkage='auto'",
             stacklevel=2,
         )
     return Shrinkage(min(1.0, max(shrinkage, least)), 1.0)
