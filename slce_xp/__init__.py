@@ -15,9 +15,7 @@ from slce_xp._feature_path import FeaturePath
 from slce_xp._fit import fit
 from slce_xp._load import load
 from slce_xp._model import Model
-from slce_xp._planning.calibrate import calibrate
 from slce_xp._planning.plan import Plan, plan
-from slce_xp._planning.profile import Profile
 from slce_xp._selection import feature_path
 from slce_xp._warnings import ConvergenceWarning
 
@@ -32,9 +30,7 @@ __all__ = [
     "FeaturePath",
     "Model",
     "Plan",
-    "Profile",
     "Score",
-    "calibrate",
     "compare",
     "feature_path",
     "fit",

@@ -69,10 +69,16 @@ def too_large(dtype: str) -> ValueError:
 
 
 def caller_level() -> int:
-    """The `stacklevel` with which a warning, given where this is called, names the user's line."""
+    """The `stacklevel` with which a warning, given where this is called, names the user's line.
+
+    The command is a user, too.
+    """
     package = __name__.partition(".")[0]
     frame: FrameType | None = sys._getframe(1)
     level = 0
-    while frame is not None and str(frame.f_globals.get("__name__")).partition(".")[0] == package:
+    while frame is not None:
+        name, _, module = str(frame.f_globals.get("__name__")).partition(".")
+        if name != package or module.partition(".")[0] == "cli":
+            break
         frame, level = frame.f_back, level + 1
     return level + 1

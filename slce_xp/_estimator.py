@@ -63,8 +63,8 @@ class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  #
         and device of X, for the other steps of a pipeline.
     device : optional
         A device of the backend, such as "cuda:1".
-    tol : float, optional
-        Residual at which the matrix-free form stops.
+    tol : float
+        Residual at which the matrix-free form stops, relative to the scatter of X.
     max_iter : int
         Passes over X that the matrix-free form may take.
     max_memory : int or str, optional
@@ -79,8 +79,6 @@ class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  #
         "separation": components in which pairs of classes overlap least, at most K − 1 of them.
     shrinkage : float or "auto"
         For "separation", the weight of the diagonal in the covariance within classes.
-    precision : {"auto", "full", "mixed"}
-        Of large products in float64; `partial_fit` is always in full precision.
     random_state : int, RandomState instance or None
         Seed for directions that are arbitrary. A RandomState, or None for NumPy's global one, draws
         another seed for each fit.
@@ -160,7 +158,7 @@ class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  #
         solver: str = "auto",
         backend: str | None = None,
         device: Any = None,
-        tol: float | None = None,
+        tol: float = 1e-6,
         max_iter: int = 50,
         max_memory: int | str | None = None,
         class_weight: Any = None,
@@ -168,7 +166,6 @@ class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  #
         unlabeled_weight: float = 1.0,
         criterion: str = "centroid",
         shrinkage: float | str = "auto",
-        precision: str = "auto",
         random_state: Any = 0,
     ) -> None:
         self.n_components = n_components
@@ -183,7 +180,6 @@ class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  #
         self.unlabeled_weight = unlabeled_weight
         self.criterion = criterion
         self.shrinkage = shrinkage
-        self.precision = precision
         self.random_state = random_state
 
     # ------------------------------------------------------------ fit
@@ -224,7 +220,6 @@ class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  #
             sample_weight=sample_weight,
             criterion=self.criterion,
             shrinkage=self.shrinkage,
-            precision=self.precision,
             **self._options(),
         )
         if self.backend is not None:
@@ -282,7 +277,6 @@ class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  #
             one_column(y),
             classes=classes,
             sample_weight=sample_weight,
-            by_column=self.criterion == "separation",
             **self._options(),
         )
         if batch is None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import warnings
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,11 +13,15 @@ from slce_xp import _backend, _fit, _parameters
 from slce_xp._backend import Array
 from slce_xp._data import matrix as _matrix
 from slce_xp._data.open import open_rows
-from slce_xp._errors import invalid
+from slce_xp._errors import caller_level, invalid
 from slce_xp._model import Model
 from slce_xp._planning.sizes import format_seconds
+from slce_xp._warnings import ConvergenceWarning
+from slce_xp.core.centred import columns_term
 from slce_xp.core.lasso import norms
-from slce_xp.core.rows import columns_of
+
+# The features that a path goes to by default: as many as a person reads.
+DEFAULT_FEATURES = 50
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -27,21 +33,18 @@ class FeaturePath:
     Attributes
     ----------
     lambdas : numpy.ndarray, shape (L,)
-        λ, falling, in the units of X: of its squares for targets "centroids" and the
-        centroid-encoder.
+        λ, falling, in the units of X, squared for targets "centroids".
     supports : tuple of numpy.ndarray of int
         The features that each λ selects, ascending.
     coefficients : tuple of numpy.ndarray, shape (s, r)
-        The coefficients of these features: rows of W, or b with r = 1 for the centroid-encoder.
+        The coefficients of these features: rows of W.
     gaps : numpy.ndarray, shape (L,)
         Duality gaps, relative to the objective without any feature: a proved bound of how far each
         solution is from the optimum, rounding included.
-    penalty : {"group", "centroid-encoder"}
-    targets : {"centroids", "scores"} or None
-        What is regressed on; None for the centroid-encoder.
+    targets : {"centroids", "scores"}
+        What features are to reconstruct.
     class_targets : numpy.ndarray, shape (K, r)
-        The row of Y of each class, for "group": (x − mean)·W approximates it. Without rows for the
-        centroid-encoder.
+        The row of Y of each class: (x − mean)·W approximates it.
     ridge : float
     classes : numpy.ndarray, shape (K,)
         The labels, sorted.
@@ -81,8 +84,7 @@ class FeaturePath:
     supports: tuple[np.ndarray, ...]
     coefficients: tuple[np.ndarray, ...]
     gaps: np.ndarray
-    penalty: str
-    targets: str | None
+    targets: str
     class_targets: np.ndarray
     ridge: float
     classes: np.ndarray
@@ -271,14 +273,13 @@ class FeaturePath:
 
     def __str__(self) -> str:
         counts = ", ".join(str(len(support)) for support in _spread_out(self.supports))
-        kind = "sparse centroid-encoder" if self.targets is None else f"group, {self.targets}"
         ridge = f", ridge {self.ridge:g}" if self.ridge else ""
         return "\n".join(
             [
                 f"Feature path: {len(self.supports[-1])} of {self.n_features} features, "
                 f"{len(self.lambdas)} penalties",
                 f"  fitted on    {self.n_samples} samples of {len(self.classes)} classes",
-                f"  penalty      {kind}{ridge}",
+                f"  targets      {self.targets}{ridge}",
                 f"  solved by    {self.passes} passes, {self.place}",
                 f"  lambda       {self.lambdas[0]:.4g} … {self.lambdas[-1]:.4g}",
                 f"  features     {counts}",
@@ -286,6 +287,32 @@ class FeaturePath:
                 f"  time         {format_seconds(self.seconds)}",
             ]
         )
+
+
+def warn_of_limits(path: FeaturePath, n_features: int | None, gap: float) -> None:
+    """Warn if a path ends with fewer features than asked for, or a gap is not proved."""
+    wanted = default_count(path.n_features) if n_features is None else n_features
+    found = max(map(len, path.supports))
+    if found < wanted:
+        warnings.warn(
+            f"n_features={wanted} was asked for, but no λ down to {path.lambdas[-1]:.3g} "
+            f"selects more than {found}. Ask for fewer; slce_xp.feature_path also takes smaller "
+            "lambdas, and ridge > 0",
+            stacklevel=caller_level(),
+        )
+    if path.gaps.max() > gap:
+        warnings.warn(
+            f"the relative duality gap is proved to {path.gaps.max():.1e} only, not to "
+            f"gap={gap:g}: by rounding in {path.place}, or by features that are nearly "
+            "combinations of others. Use float64, ridge > 0, or a larger gap",
+            ConvergenceWarning,
+            stacklevel=caller_level(),
+        )
+
+
+def default_count(d: int) -> int:
+    """The features that a path goes to by default."""
+    return min(DEFAULT_FEATURES, d)
 
 
 def _by_norm(coefficients: np.ndarray) -> np.ndarray:
@@ -306,4 +333,4 @@ def columns_at(x: Array, positions: np.ndarray) -> Array:
     rows = open_rows(x)
     with _backend.computing(rows.place):
         index = _backend.from_host(positions, rows.place)
-        return rows.join_rows(lambda block: columns_of(block, index), len(positions)).T
+        return rows.join(partial(columns_term, index), len(positions))

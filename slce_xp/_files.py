@@ -22,7 +22,9 @@ from slce_xp import _backend
 from slce_xp._errors import invalid, naming, not_installed, wrong_type
 
 FORMAT = "slce_xp model"
-VERSION = 3  # 2: scale and feature names; 3: the bound of the angle, a plan of parts, the criterion
+# 2: scale and feature names; 3: the bound of the angle, a plan of parts, the criterion; 4: the zero
+# level, the residual, bounds of all angles, a flat plan.
+VERSION = 4
 
 T = TypeVar("T")
 

@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
+import sys
 from types import ModuleType
 from typing import Any
 
 from slce_xp import _backend, _errors, _parameters, _warnings
+from slce_xp._backend import Place
 from slce_xp._data import matrix as _matrix
 from slce_xp._data.labels import as_labels
+from slce_xp._data.open import open_rows
 from slce_xp._make_model import make_model, make_separating_model
-from slce_xp._make_plan import costs, make_plan, working_dtype_name
+from slce_xp._make_plan import make_plan, problem_at
 from slce_xp._model import Model
 from slce_xp._planning import plan as _plan
-from slce_xp._planning import profiles, sizes
-from slce_xp._planning.problem import MEMORY, Problem
+from slce_xp._planning import sizes
+from slce_xp._planning.plan import Plan
+from slce_xp._planning.problem import MEMORY, WIDE_PASSES
 from slce_xp._progress import Bar, Progress
-from slce_xp._route import Given, solve
 from slce_xp.core import separation
-from slce_xp.core.solution import FORMS, Request
+from slce_xp.core.krylov import Request
+from slce_xp.core.problem import problem_of
+from slce_xp.core.rows import Rows
+from slce_xp.core.solution import FORMS
+from slce_xp.core.solve import solve
 
 
 def fit(
@@ -30,7 +36,7 @@ def fit(
     backend: str | ModuleType | None = None,
     device: Any = None,
     solver: str = "auto",
-    tol: float | None = None,
+    tol: float = 1e-6,
     max_iter: int = 50,
     max_memory: int | str | None = None,
     random_state: int = 0,
@@ -40,7 +46,6 @@ def fit(
     unlabeled_weight: float = 1.0,
     criterion: str = "centroid",
     shrinkage: float | str = "auto",
-    precision: str = "auto",
     progress: bool = False,
 ) -> Model:
     r"""Fit a Supervised Linear Centroid-Encoder.
@@ -69,28 +74,25 @@ def fit(
         Components to return, from 1 to d. None: number of classes − 1. "positive": only
         those that lower the loss, which may be none. A fraction between 0 and 1: as many of
         those as remove this share of the loss, the sum of `Model.loss_shares`; all of them, with
-        a warning, if they remove less. It takes two fits, unless all of them are kept.
+        a warning, if they remove less.
     backend : {"numpy", "cupy", "torch", "jax", "dpnp"}, namespace or None
         None computes on X's own device. A name moves X there, once; or block by block, if X is read
         in blocks or is too large for the device.
     device : optional
         A device of the backend, such as "cuda:1"; None is X's own or the backend's default.
     solver : {"auto", "scatter", "gram", "krylov"}
-        The form of the eigenproblem: "scatter" builds d × d, "gram" n × n, "krylov" neither, with
-        the fewest passes over X. They give the same answer; "auto" begins with the one that
-        `plan` predicts to be fastest. It forms the matrix once passes over X have cost as much, and
-        calls a dense eigensolver once products with the matrix have. "gram" is meant for fewer
-        samples than features; with more it is less exact. Of sparse matrices, those of SciPy have
-        it.
-    tol : float, optional
-        Angle to the exact subspace, in radians, at which an iteration may stop; it is proved, see
-        `Model.angle_bound`. None: 1e-6 in float64; in float32 the iteration goes on until residuals
-        are rounding. "scatter" is exact to rounding; "gram" refines eigenvectors if the angle
-        exceeds half of this, or of 1.2e-5 in float32 by default. It has no influence on which
-        eigenvalues are called positive.
+        The form of the eigenproblem: "scatter" builds d × d, "gram" n × n, "krylov" neither, by
+        passes over X. "auto" builds the smaller matrix if that is small, and iterates otherwise;
+        `Model.plan` says which and why. "gram" needs n + k ≤ d and "krylov" fewer components than
+        classes: otherwise a matrix that suits is built instead. Of sparse matrices, those of SciPy
+        have a "gram" form.
+    tol : float
+        The backward error at which an iteration stops: the norm of its residual, relative to the
+        scatter T of X. It does not chase eigenvalues below 2·tol·T, which count as zero; see
+        `Model.zero_level`. "scatter" and "gram" are exact to rounding.
     max_iter : int
-        Passes over X that an iteration may take; a ConvergenceWarning reports the angle and the
-        residual if they do not suffice.
+        Passes over X that an iteration may take; a ConvergenceWarning reports the residual if they
+        do not suffice.
     max_memory : int or str, optional
         Bytes that the fit may allocate in addition to X, such as "2GB"; blocks that are read count.
         If no form fits, MemoryError is raised before any work. On a GPU the free memory is a bound,
@@ -113,8 +115,8 @@ def fit(
     unlabeled_weight : float
         That λ, from 0 to 1e15: 0 leaves them out but for the mean, a large one approaches PCA.
     criterion : {"centroid", "separation"}
-        What components are the best of. "centroid" is the above. "separation": those in which
-        pairs of classes overlap least, if classes are Gaussians with one covariance N,
+        The criterion that components optimise. "centroid" is the above. "separation": pairs of
+        classes overlap least, if classes are Gaussians with one covariance N,
 
         .. math:: \max_{A^T N A = I} \sum_{i < j} \pi_i \pi_j \,
             \Phi\bigl(\tfrac12 \lVert A^T (c_i - c_j) \rVert\bigr)
@@ -129,13 +131,6 @@ def fit(
         τ such that N is their spread; a number: τ = 1. The weight of all samples counts as their
         number: weights should be 1 in the mean. At least the 4·d·eps that rounding needs is used;
         in the Gram form, or if S_w is singular, √eps, with a warning.
-    precision : {"auto", "full", "mixed"}
-        "mixed": a float64 fit takes its large products in float32 and corrects the result by
-        residuals in float64, until the angle is proved to `tol`; otherwise it starts again in full
-        precision. "auto" does so on devices whose profile says that float64 runs at less than an
-        eighth of the speed of float32, if that is predicted to be faster. Only for a dense X in
-        memory with a label for every sample; all else is computed in full precision. The plan of
-        the model says which it was.
     progress : bool
         Whether to show passes, blocks, the residual and the time left (needs tqdm).
 
@@ -155,14 +150,12 @@ def fit(
     Warns
     -----
     ConvergenceWarning
-        If `max_iter` passes did not suffice, if the components left are those of a dense form for
-        which there is no memory, or if rounding does not let the angle be proved to `tol` in
-        float64, since the last eigenvalue is hardly larger than the next.
+        If `max_iter` passes, or the memory for them, did not suffice.
     UserWarning
         If no sample has the mark `unlabeled`; if no component lowers the loss, or not all that were
-        asked for do; if it is not known how many do (see `Model.n_positive_bounds`); if X is sparse
-        and so far from the origin that centring loses digits; if eigenvalues are beyond the range
-        of float64.
+        asked for do; if it is not known how many do (see `Model.n_positive_bounds`); if one column
+        carries more than 90 % of the scatter, or drowns others in rounding; if eigenvalues are
+        beyond the range of float64.
 
     See Also
     --------
@@ -184,22 +177,10 @@ def fit(
       eigenvalues  1503, 442.1
       loss         96.87 of 2042, 95.3 % removed (73.6, 21.6)
       components   all of them lower the loss
-      accuracy     within ... rad of the exact subspace, proved
+      accuracy     within ... rad of the exact subspace
     """
     separates = _parameters.as_criterion(criterion) == "separation"
     weight_of_diagonal = _parameters.as_shrinkage(shrinkage)
-    precision = _parameters.as_precision(precision)
-    if _parameters.is_share(n_components) and not separates:
-        # Fitted again with fewer components, for which the angle is proved.
-        everything = fit(
-            X, y, "positive", backend=backend, device=device, solver=solver, tol=tol,
-            max_iter=max_iter, max_memory=max_memory, random_state=random_state,
-            sample_weight=sample_weight, class_weight=class_weight, unlabeled=unlabeled,
-            unlabeled_weight=unlabeled_weight, precision=precision, progress=progress,
-        )  # fmt: skip
-        n_components = _warnings.components_for(n_components, everything)
-        if n_components == everything.n_components:
-            return everything
     matrix = _matrix.as_values(X)
     _matrix.check_sizes(matrix)
     n, d = matrix.shape
@@ -214,62 +195,60 @@ def fit(
         k = _parameters.as_component_count(n_components, n_classes, d, unsupervised)
     seed = _parameters.as_seed(random_state)
     max_iter = _parameters.as_count(max_iter, "max_iter", 1)
-    memory = sizes.parse_bytes(max_memory)
+    tol = _parameters.as_tolerance(tol)
+    memory = None if max_memory is None else sizes.parse_bytes(max_memory)
     _check_solver(solver)
     if separates:
         solver = _separating_form(solver, matrix)
     place = _parameters.find_place(matrix, backend, device)
 
-    dtype = working_dtype_name(matrix, place)
-    profile = profiles.load(place.xp, place.device)
-    problem = Problem(
-        n, d, n_classes, k, dtype, doubles=not separates, separates=separates, **costs(groups)
-    )
-    matrix, limits, plan = make_plan(matrix, place, problem, memory, solver, profile)
-    tolerance = _parameters.as_tolerance(tol, dtype)
+    size = problem_at(matrix, place, groups, k, separates=separates)
+    matrix, limits, plan = make_plan(matrix, place, size, memory, solver)
     bar = Bar(plan.passes) if progress else Progress()
     with contextlib.closing(bar), _backend.computing(place):
         if plan.where == MEMORY:
             matrix = _backend.move(matrix, place)
-        given = Given(
-            matrix=matrix,
-            place=place,
-            groups=groups,
-            kept=kept,
-            limits=limits,
-            profile=profile,
-            solver=solver,
-            tol=tol,
-            seed=seed,
-            progress=bar,
-        )
+        rows = open_planned(matrix, place, plan, bar, kept)
+        problem = problem_of(rows, groups, plan.form)
         if separates:
-            operator = separation.operator_of(given.open(plan), groups, plan.form)
-            parts = separation.solve(operator, plan.form, k, weight_of_diagonal)
-            model = make_separating_model(operator, parts, labels, plan)
-            bar.done()
-            return _named(model, X)
-        request = Request(
-            k=k,
-            tol=tolerance,
-            max_iter=max_iter,
-            positive_only=n_components == "positive",
-            report=bar.residual,
-        )
-        operator, solution, plan = solve(given, plan, request, precision)
-        narrower = None if plan.computed_dtype == dtype else getattr(place.xp, dtype)
-        if narrower is not None:  # rounded in units near one, as X times a power of two is
-            values = place.xp.astype(solution.eigenvalues, narrower)
-            solution = dataclasses.replace(solution, eigenvalues=values)
-        model = make_model(operator, solution, labels, plan, n_components, narrower)
+            found = separation.solve(problem, plan.form, k, weight_of_diagonal)
+            model = make_separating_model(problem, found, labels, plan, X)
+        else:
+            is_cheap = plan.where == MEMORY and not _backend.is_accelerated(place)
+            request = Request(
+                k,
+                tol,
+                max_iter,
+                plan.width,
+                WIDE_PASSES if is_cheap else sys.maxsize,
+                plan.rows,
+                _plan.most_rows(plan, limits, size.length) if plan.width else 0,
+                seed,
+                bar.residual,
+            )
+            solution = solve(problem, plan.form, request)
+            model = make_model(problem, solution, labels, plan, n_components, X)
+            _warnings.warn_if_unconverged(solution, request)
         bar.done()
-    _warnings.warn_if_unconverged(model, solution, request)
-    return _named(model, X)
+    return model
 
 
-def _named(model: Model, X: Any) -> Model:
-    names = _matrix.feature_names(X)
-    return model if names is None else dataclasses.replace(model, feature_names=names)
+def open_planned(
+    matrix: Any, place: Place, plan: Plan, progress: Progress, kept: Any = None
+) -> Rows:
+    """X as the plan has it, of which some rows are kept: it is in place, or read there."""
+    rows = open_rows(
+        matrix,
+        dtype=getattr(place.xp, plan.sums),
+        place=place,
+        progress=progress,
+        read_rows=plan.read_rows,
+        panel_rows=plan.panel_rows,
+        kept=kept,
+    )
+    if plan.where == MEMORY:
+        rows.block_bytes = plan.block_bytes
+    return rows
 
 
 def _separating_form(solver: str, matrix: Any) -> str:

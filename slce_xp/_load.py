@@ -54,6 +54,17 @@ def load(
     return model if backend is None and device is None else model.to(backend or "numpy", device)
 
 
+def _angle_bounds(facts: dict[str, Any], k: int) -> np.ndarray | None:
+    """Bounds of angles; earlier versions wrote one for all components."""
+    if "angle_bounds" in facts:
+        return None if facts["angle_bounds"] is None else np.array(facts["angle_bounds"], float)
+    if facts.get("criterion", "centroid") != "centroid":
+        return None
+    bounds = np.full(k, math.inf)
+    bounds[k - 1 :] = float(facts.get("angle_bound", math.inf))
+    return bounds
+
+
 def _from_contents(facts: dict[str, Any], contents: dict[str, np.ndarray]) -> Model:
     low, high = facts.get("n_positive_bounds", (facts["n_positive"],) * 2)
     model = Model(
@@ -63,10 +74,11 @@ def _from_contents(facts: dict[str, Any], contents: dict[str, np.ndarray]) -> Mo
         n_unlabeled=int(facts["n_unlabeled"]),
         total_loss=float(facts["total_loss"]),
         plan=Plan.from_facts(facts["plan"]),
-        angle_bound=float(facts.get("angle_bound", math.inf)),
+        zero_level=facts.get("zero_level"),
+        residual=facts.get("residual"),
+        angle_bounds=_angle_bounds(facts, len(contents["eigenvalues"])),
+        note=str(facts.get("note", "")),
         passes=int(facts["passes"]),
-        residuals=None if facts["residuals"] is None else np.array(facts["residuals"], float),
-        history=tuple(map(float, facts["history"])),
         scale=contents.get("scale"),
         patterns=contents.get("patterns"),
         shrinkage=facts.get("shrinkage"),

@@ -2,98 +2,116 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from typing import Any
 
-from slce_xp import _backend, _warnings
+from slce_xp import _backend, _errors, _parameters, _warnings
+from slce_xp._data import matrix as _matrix
 from slce_xp._data.labels import Labels
 from slce_xp._model import Model
 from slce_xp._planning.plan import Plan
 from slce_xp.core import eigen
-from slce_xp.core.operators import ScatterOperator
+from slce_xp.core.problem import Problem
 from slce_xp.core.separation import Separation
 from slce_xp.core.solution import Solution
+from slce_xp.core.solve import rounded_angles
 
 
 def make_model(
-    operator: ScatterOperator,
+    problem: Problem,
     solution: Solution,
     labels: Labels,
     plan: Plan,
     n_components: int | float | str | None,
-    dtype: Any = None,
+    X: Any = None,
 ) -> Model:
-    """The model of a solution, in another dtype if need be; says what is of no use in it."""
-    xp, _ = operator.place
-    vectors = eigen.fix_signs(solution.vectors)
-    low, high = solution.n_positive
-    angle = solution.angle_bound
-    _warnings.warn_if_useless(n_components, plan.n_components, low, high)
-    kept = slice(None, low if n_components == "positive" else plan.n_components)
-    if dtype is not None and dtype != vectors.dtype:
-        angle += float(xp.finfo(dtype).eps) * math.sqrt(vectors.shape[1])  # of rounding
-    dtype = dtype or vectors.dtype
-    arrays = {
-        "components": vectors[:, kept].T,
-        "mean": operator.mean,
-        "centroids": operator.centroids,
-    }
-    arrays = {name: xp.astype(a, dtype, copy=False) for name, a in arrays.items()}
-    exponent = operator.unit_exponent
-    eigenvalues, loss = solution.eigenvalues[kept], operator.total_loss()
-    host = _backend.read(eigenvalues, xp.reshape(loss, (1,)))
+    """The model of a solution, in the dtype of X; warns of what is of no use in it.
+
+    Parameters
+    ----------
+    X : optional
+        What was fitted, for the names of its columns.
+    """
+    moments, (low, high) = problem.moments, solution.n_positive
+    xp, dtype = problem.place.xp, getattr(problem.place.xp, plan.dtype)
+    (loss,) = _backend.read(moments.total_loss)
+    kept = plan.n_components
+    if isinstance(n_components, str):  # "positive"
+        kept = low
+    elif _parameters.is_share(n_components):
+        kept = _warnings.components_for(n_components, solution.values[:low], float(loss))
+    _warnings.warn_if_useless(n_components, kept, low, high)
+    exponent, names = moments.unit_exponent, _matrix.feature_names(X)
+    note = _warnings.note_on_units(problem, solution.rounding, names)
+    total_loss, zero_level, residual = eigen.scaled_numbers(
+        [float(loss), solution.zero_level, solution.residual], exponent, "total_loss"
+    )
+    vectors = eigen.with_fixed_signs(solution.vectors[:, :kept])
     return Model(
-        **arrays,
-        eigenvalues=eigen.in_units(eigenvalues, exponent, dtype, "eigenvalues", host[0]),
-        weights=eigen.in_units(operator.class_weights, operator.weight_exponent, dtype, "weights"),
-        classes=labels.classes,
-        counts=_backend.from_host(labels.counts, operator.place),
+        components=xp.astype(vectors.T, dtype, copy=False),
+        eigenvalues=eigen.in_units(
+            solution.values[:kept], exponent, problem.place, dtype, "eigenvalues"
+        ),
+        **_statistics(problem, labels, plan),
         n_unlabeled=labels.n_unlabeled,
-        n_positive=low,
-        n_positive_bounds=(low, high),
-        angle_bound=angle,
-        total_loss=eigen.scaled_number(host[1][0], exponent, "total_loss"),
-        plan=plan,
+        n_positive=min(low, kept),
+        n_positive_bounds=(kept, kept) if kept < low else (low, high),
+        zero_level=zero_level,
+        residual=residual,
+        angle_bounds=rounded_angles(solution, dtype)[:kept],
+        total_loss=total_loss,
         passes=solution.passes,
-        residuals=None if solution.residuals is None else solution.residuals[kept],
-        history=solution.history,
+        feature_names=names,
+        note=note,
     )
 
 
-def make_separating_model(
-    operator: ScatterOperator, found: Separation, labels: Labels, plan: Plan, dtype: Any = None
-) -> Model:
-    """The model of criterion="separation", in another dtype if need be."""
-    xp, _ = operator.place
-    dtype = dtype or found.components.dtype
-    arrays = {
-        "components": found.components,
-        "patterns": found.patterns,
-        "eigenvalues": found.ratios,
-        "mean": operator.mean,
-        "centroids": operator.centroids,
+def _statistics(problem: Problem, labels: Labels, plan: Plan) -> dict[str, Any]:
+    """What models of both criteria have."""
+    moments, xp = problem.moments, problem.place.xp
+    dtype = getattr(xp, plan.dtype)
+    return {
+        "mean": xp.astype(moments.mean, dtype, copy=False),
+        "centroids": xp.astype(moments.centroids, dtype, copy=False),
+        "weights": eigen.in_units(
+            moments.totals[: moments.n_classes],
+            moments.weight_exponent,
+            problem.place,
+            dtype,
+            "weights",
+        ),
+        "classes": labels.classes,
+        "counts": _backend.from_host(labels.counts, problem.place),
+        "plan": plan,
     }
-    arrays = {name: xp.astype(a, dtype, copy=False) for name, a in arrays.items()}
+
+
+def make_separating_model(
+    problem: Problem, found: Separation, labels: Labels, plan: Plan, X: Any = None
+) -> Model:
+    """The model of criterion="separation", in the dtype of X."""
+    xp, moments = problem.place.xp, problem.moments
+    dtype = getattr(xp, plan.dtype)
     k = int(found.components.shape[0])
     if k < plan.n_components:
         warnings.warn(
             f"n_components={plan.n_components} was asked for, but the class means differ in {k} "
             "dimensions only; these are kept",
-            stacklevel=3,
+            stacklevel=_errors.caller_level(),
         )
-    (loss,) = _backend.read(xp.reshape(operator.total_loss(), (1,)))
+    (loss,) = _backend.read(moments.total_loss)
+    (total_loss,) = eigen.scaled_numbers([float(loss)], moments.unit_exponent, "total_loss")
     return Model(
-        **arrays,
-        weights=eigen.in_units(operator.class_weights, operator.weight_exponent, dtype, "weights"),
-        classes=labels.classes,
-        counts=_backend.from_host(labels.counts, operator.place),
+        components=xp.astype(found.components, dtype, copy=False),
+        patterns=xp.astype(found.patterns, dtype, copy=False),
+        eigenvalues=xp.astype(found.ratios, dtype, copy=False),
+        **_statistics(problem, labels, plan),
         n_unlabeled=0,
         n_positive=k,
-        total_loss=eigen.scaled_number(loss[0], operator.unit_exponent, "total_loss"),
-        plan=plan,
+        total_loss=total_loss,
         criterion="separation",
         shrinkage=found.shrinkage,
         separation=found.separation,
+        feature_names=_matrix.feature_names(X),
         _gap=found.plane,
     )

@@ -6,13 +6,14 @@ import dataclasses
 import math
 import os
 from collections.abc import Callable
+from functools import partial
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 
 from slce_xp import _backend, _files, _parameters, _summary
-from slce_xp._backend import Array, Place
+from slce_xp._backend import Array, Place, Sparse
 from slce_xp._data import matrix as _matrix
 from slce_xp._data.open import open_rows
 from slce_xp._data.row_reader import RowReader
@@ -47,8 +48,8 @@ class Model:
         Orthonormal rows, by descending eigenvalue; the entry of largest magnitude in each
         is positive.
     eigenvalues : array, shape (k,)
-        Descending. Only positive ones lower the loss; zero marks a direction orthogonal to all
-        samples. In float64 if the dtype of the fit cannot represent them.
+        Descending. Only positive ones lower the loss. In float64 if the dtype of the fit cannot
+        represent them.
     mean : array, shape (d,)
         The mean of all samples.
     centroids : array, shape (K, d)
@@ -62,33 +63,34 @@ class Model:
     n_unlabeled : int
         Samples without a label.
     n_positive : int
-        How many of the returned eigenvalues are positive beyond rounding.
+        How many of the returned eigenvalues are known to be positive, that is above `zero_level`.
     n_positive_bounds : tuple of int
-        Lower and upper bound of the number of positive eigenvalues among those requested. They
-        differ if some cannot be distinguished from zero; `n_positive` is the lower bound.
+        Lower and upper bound of the number of exact eigenvalues above `zero_level` among those
+        requested; `n_positive` is the lower one.
+    zero_level : float or None
+        Eigenvalues up to this count as zero: it is a small multiple of rounding and, after an
+        iteration, of its tolerance. None in models of criterion "separation" and in files of
+        earlier versions.
+    residual : float or None
+        ‖M Aᵀ − Aᵀ diag(μ)‖ of the positive components, beyond rounding, in the units of
+        eigenvalues; 0 for the scatter form.
+    angle_bounds : numpy.ndarray, shape (k,), or None
+        Bounds of the largest angle between the span of the first 1, 2, … components and the exact
+        one, in radians; infinite if none is proved. See :doc:`/promise`.
     total_loss : float
         The loss without components, ‖C̃‖² = tr(S_b), and λ·tr(S_t) of samples without a label.
     plan : Plan
         How it was computed; `plan.form` is the form of the eigenproblem.
-    angle_bound : float
-        A proved bound of the largest angle between the subspace of the components and the exact
-        one, in radians; infinite if none is known. Directions orthogonal to all samples do not
-        count: any of them is exact. With samples without a label nothing bounds what an iteration
-        has not seen: there only the dense forms prove a bound.
     passes : int
-        Passes over X of an iteration, also if a dense form finished it.
-    residuals : numpy.ndarray, shape (k,), or None
-        ‖M a − μ a‖ / ‖M‖ of an iteration, measured up to rounding: about eps·‖S_t‖ / ‖M‖,
-        with fewer samples than features eps·‖S_t‖ / μ. None for the dense forms, which are exact
-        to rounding.
-    history : tuple of float
-        The largest residual, as often as it was measured: at most once after each pass.
+        Passes over X of an iteration; 0 for the dense forms.
     scale : array, shape (d,), or None
         Divisors of the columns, applied before `components`; None: not scaled. See `unscaled`.
     feature_names : numpy.ndarray of str, shape (d,), or None
         The names of the columns, if X was a data frame with names.
+    note : str
+        What a column of much larger units than the others did to the fit; empty if nothing.
     criterion : {"centroid", "separation"}
-        What the components are the best of; see `slce_xp.fit`. For "separation" they satisfy
+        The criterion that components optimise; see `slce_xp.fit`. For "separation" they satisfy
         AᵀNA = I instead of AᵀA = I, with the metric N of the spread within classes, `eigenvalues`
         are variances of the class means along them, and there is no loss.
     patterns : array, shape (k, d), or None
@@ -96,8 +98,8 @@ class Model:
     shrinkage : float or None
         The weight of the diagonal in N.
     separation : float or None
-        The probability that a sample of one of two classes is told apart from the other one, a mean
-        over pairs of classes by their shares, if classes are Gaussians with the covariance N.
+        The probability that a sample of one of two classes is distinguished from the other class: a
+        mean over pairs of classes by their shares, if classes are Gaussians with the covariance N.
 
     See Also
     --------
@@ -129,12 +131,13 @@ class Model:
     total_loss: float
     plan: Plan
     passes: int = 0
-    residuals: np.ndarray | None = None
-    history: tuple[float, ...] = ()
-    angle_bound: float = math.inf
+    zero_level: float | None = None
+    residual: float | None = None
+    angle_bounds: np.ndarray | None = None
     scale: Array | None = None
     feature_names: np.ndarray | None = None
     n_positive_bounds: tuple[int, int] | None = None
+    note: str = ""
     criterion: str = "centroid"
     patterns: Array | None = None
     shrinkage: float | None = None
@@ -153,6 +156,16 @@ class Model:
     def solver(self) -> str:
         """The form of the eigenproblem that was solved."""
         return self.plan.form
+
+    @property
+    def angle_bound(self) -> float:
+        """A bound of the largest angle between the subspace and the exact one, in radians.
+
+        The last of `angle_bounds`: infinite if none is proved, 0 without components.
+        """
+        if self.angle_bounds is None:
+            return math.inf
+        return float(self.angle_bounds[-1]) if len(self.angle_bounds) else 0.0
 
     @property
     def n_components(self) -> int:
@@ -263,7 +276,7 @@ class Model:
                 f"eigenvalue_bounds hold if every sample has a label; {self.n_unlabeled} of this "
                 "fit had none. Fit without unlabeled=",
             )
-        xp, device = self._place
+        xp = self._place.xp
         between = xp.sqrt(self.weights)[:, None] * (self.centroids - self.mean)
         if self.scale is not None:
             between = between / self.scale
@@ -275,9 +288,9 @@ class Model:
         gram = between @ between.T if n_classes <= d else between.T @ between
         k = min(self.n_components, gram.shape[0])
         values, _ = _backend.largest_eigenpairs(2.0 * gram, k)
-        rest = xp.zeros(self.n_components - k, dtype=values.dtype, device=device)
-        bounds = xp.concat([values[:k], rest])
-        return eigen.in_units(bounds, 2 * exponent, values.dtype, "eigenvalue_bounds")
+        bounds = np.append(_backend.read(values[:k])[0], np.zeros(self.n_components - k))
+        name = "eigenvalue_bounds"
+        return eigen.in_units(bounds, 2 * exponent, self._place, values.dtype, name)
 
     def __str__(self) -> str:
         return _summary.summary(self)
@@ -383,7 +396,8 @@ class Model:
                         "out must be None for a Dask array, whose embedding is a Dask array; got "
                         f"{out!r}. Store that: model.transform(X).to_zarr(path)",
                     )
-                return self._embedding(source.dtype, source.is_sparse)(source.whole())
+                embed = self._embedding(source.dtype, source.is_sparse)
+                return source.map(embed, self.n_components)  # type: ignore[attr-defined]
             made = self.n_components if source.is_sparse else source.d
             embed = self._embedding(source.dtype, source.is_sparse)
             assert isinstance(source, BlockRows)
@@ -400,10 +414,7 @@ class Model:
         """Return the function that embeds rows of X of a dtype."""
         xp, _ = self._place
         axes, mean = self._axes(xp, dtype)
-        if is_sparse:
-            return lambda rows: (axes.T @ rows.T).T - mean @ axes
-        # Centred first: X·Aᵀ − mean·Aᵀ would lose digits far from the origin.
-        return lambda rows: (rows - mean) @ axes
+        return partial(_embed_sparse if is_sparse else _embed_any, axes, mean)
 
     def _axes(self, xp: Any, dtype: Any) -> tuple[Array, Array]:
         """What samples are multiplied by, shape (d, k), and the mean, in a dtype."""
@@ -413,8 +424,7 @@ class Model:
         return xp.astype(axes, dtype, copy=False), xp.astype(self.mean, dtype, copy=False)
 
     def _embedded(self, xp: Any, rows: Array) -> Array:
-        axes, mean = self._axes(xp, rows.dtype)
-        return (rows - mean) @ axes
+        return _embed(*self._axes(xp, rows.dtype), rows)
 
     def _restored(self, xp: Any, rows: Array) -> Array:
         """Rows of an embedding in input coordinates."""
@@ -473,7 +483,10 @@ class Model:
         if source.is_sparse:
             raise wrong_type("Z", "Z must be dense, as transform returns it; got a sparse matrix")
         with _backend.computing(self._place):
-            return self._restored(self._place.xp, source.whole())
+            if not isinstance(source, BlockRows):
+                return source.map(partial(self._restored, self._place.xp), self.n_features)  # type: ignore[attr-defined]
+            xp = self._place.xp
+            return self._restored(xp, xp.astype(source.whole(), source.dtype, copy=False))
 
     def reconstruct(self, X: Any) -> Array:
         r"""Project samples onto the subspace, in input coordinates.
@@ -752,17 +765,19 @@ class Model:
         slce_xp.load : Loads it, with an example.
         """
         classes, kind = _files.pack_labels(self.classes)
+        angles = None if self.angle_bounds is None else list(map(float, self.angle_bounds))
         facts = {
             "classes": kind,
             "n_positive": self.n_positive,
             "n_positive_bounds": self.n_positive_bounds,
             "n_unlabeled": self.n_unlabeled,
             "total_loss": self.total_loss,
-            "angle_bound": self.angle_bound,
+            "zero_level": self.zero_level,
+            "residual": self.residual,
+            "angle_bounds": angles,
+            "note": self.note,
             "plan": self.plan.to_facts(),
             "passes": self.passes,
-            "residuals": None if self.residuals is None else [float(r) for r in self.residuals],
-            "history": self.history,
             "criterion": self.criterion,
             "shrinkage": self.shrinkage,
             "separation": self.separation,
@@ -772,3 +787,17 @@ class Model:
         if self.feature_names is not None:
             arrays["feature_names"] = self.feature_names
         _files.write(path, facts, {"classes": classes, **arrays})
+
+
+def _embed(axes: Array, mean: Array, rows: Array) -> Array:
+    # Centred first: X·Aᵀ − mean·Aᵀ would lose digits far from the origin.
+    return (rows - mean) @ axes
+
+
+def _embed_any(axes: Array, mean: Array, rows: Array) -> Array:
+    rows = _backend.namespace_of(mean).astype(rows, mean.dtype, copy=False)
+    return _embed(axes, mean, rows)
+
+
+def _embed_sparse(axes: Array, mean: Array, rows: Sparse) -> Array:
+    return rows.times(axes) - mean @ axes

@@ -16,7 +16,6 @@ from slce_xp._errors import invalid, naming, wrong_type
 # Beyond it, labelled samples of a similar scatter are lost in rounding, and squares of it overflow.
 MOST_UNLABELED_WEIGHT = 1e15
 CRITERIA = ("centroid", "separation")
-PRECISIONS = ("auto", "full", "mixed")
 
 
 def as_component_count(
@@ -48,14 +47,6 @@ def as_criterion(criterion: Any) -> str:
         valid = " or ".join(map(repr, CRITERIA))
         raise invalid("criterion", f"criterion must be {valid}; got {criterion!r}")
     return criterion
-
-
-def as_precision(precision: Any) -> str:
-    """Return the precision of large products: "auto", "full" or "mixed"."""
-    if not isinstance(precision, str) or precision not in PRECISIONS:
-        valid = ", ".join(map(repr, PRECISIONS))
-        raise invalid("precision", f"precision must be one of {valid}; got {precision!r}")
-    return precision
 
 
 def as_separating_count(n_components: Any, n_classes: int, n_features: int) -> int:
@@ -113,11 +104,9 @@ def as_flag(value: Any, name: str) -> bool:
     return bool(value)
 
 
-def as_tolerance(tol: Any, dtype: str) -> float:
-    """Return the angle to prove, in radians; None: the default of the dtype."""
-    if tol is None:  # in float32, when residuals are rounding
-        return 1e-6 if dtype == "float64" else 0.0
-    rule = "tol must be a number between 0 and 1, an angle in radians, or None"
+def as_tolerance(tol: Any) -> float:
+    """Return the backward error at which an iteration stops, relative to T."""
+    rule = "tol must be a number between 0 and 1, the residual relative to the scatter of X"
     if isinstance(tol, bool) or not isinstance(tol, (int, float, np.floating)):
         raise wrong_type("tol", f"{rule}; got {tol!r}")
     if not 0.0 < tol < 1.0:

@@ -1,40 +1,36 @@
 """Batches that add up: class statistics that grow, merge, and are solved when asked.
 
-The statistics are exact, whatever the batches and their order: sums about the pivot of all that
-was seen, which is the mean if all have a label, in double precision if the device has it. Merging
-two of them moves both to their common pivot, so that nothing large is ever subtracted from
-something large.
+Sums are taken about the mean of a batch. Merging two of them moves both to a point between their
+means, so that nothing large is ever subtracted from something large.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import warnings
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from slce_xp import _backend, _errors, _parameters, _route, _warnings
+from slce_xp import _backend, _errors, _parameters
 from slce_xp._backend import Array, Place
 from slce_xp._data import label_values, sample_weights
 from slce_xp._data import labels as _labels
 from slce_xp._data import matrix as _matrix
 from slce_xp._data.labels import Labels
+from slce_xp._fit import open_planned
 from slce_xp._make_model import make_model, make_separating_model
-from slce_xp._make_plan import costs, make_plan, working_dtype_name
+from slce_xp._make_plan import make_plan, problem_at
 from slce_xp._model import Model
 from slce_xp._planning import plan as _plan
-from slce_xp._planning import profiles, sizes
+from slce_xp._planning import sizes
 from slce_xp._planning.memory import Limits
 from slce_xp._planning.plan import Plan
 from slce_xp._planning.problem import MEMORY, Problem
 from slce_xp._progress import Progress
-from slce_xp.core import scatter, separation
-from slce_xp.core.moment_sums import moments_of
-from slce_xp.core.moments import Moments
-from slce_xp.core.operators import ScatterOperator
-from slce_xp.core.solution import Request
+from slce_xp.core import dense, separation
+from slce_xp.core.moments import Moments, moments_of
+from slce_xp.core.problem import Problem as Eigenproblem
 
 
 @dataclass(frozen=True)
@@ -49,7 +45,7 @@ class Statistics:
     n_samples, n_unlabeled : int
         All samples seen, and those without a label.
     moments : Moments
-        About their pivot.
+        About a point near the mean.
     home : array, shape (0, 0)
         Of the library, on the device and of the dtype of the data.
     precision : str
@@ -80,7 +76,6 @@ def add_up(
     class_weight: Any = None,
     unlabeled: Any = None,
     unlabeled_weight: float = 1.0,
-    by_column: bool = False,
 ) -> Statistics | None:
     """The statistics of one batch; None if no sample of it counts.
 
@@ -90,8 +85,6 @@ def add_up(
         As for `slce_xp.fit`; one class, or none, will do.
     classes : array or list, optional
         All labels that any batch may have.
-    by_column : bool
-        Whether columns must keep their digits even if others are much larger.
     """
     if isinstance(class_weight, str):
         raise _errors.invalid(
@@ -115,17 +108,15 @@ def add_up(
         sample_weights.check_class_weight(class_weight, known)
     place = _parameters.find_place(matrix, backend, device)
     home = _backend.without_rows(matrix)
-    dtype = working_dtype_name(matrix, place)
     n_classes = max(2, len(known))
-    problem = Problem(n, d, n_classes, min(n_classes - 1, d), dtype, **costs(groups))
-    matrix, limits, plan = _make_plan(matrix, place, problem, max_memory)
+    problem = problem_at(matrix, place, groups, min(n_classes - 1, d))
+    problem = dataclasses.replace(problem, n_classes=n_classes)
+    matrix, plan = _make_plan(matrix, place, problem, max_memory)
     with _backend.computing(place):
         if plan.where == MEMORY:
             matrix = _backend.move(matrix, place)
-        rows = _route.open_planned(matrix, place, plan, Progress(), kept, limits)
-        moments = moments_of(rows, groups, second=True, by_column=by_column, is_batch=True)
-        moments = moments.astype(_backend.longest_float(place))
-        moments = moments.about(moments.pivot)
+        rows = open_planned(matrix, place, plan, Progress(), kept)
+        moments = moments_of(rows, groups, second=True).about_mean()
         moments = moments.reindexed(label_values.positions(labels.classes, known), len(known))
     return Statistics(
         known,
@@ -134,24 +125,23 @@ def add_up(
         labels.n_unlabeled,
         moments,
         home[:, :0],
-        dtype,
+        problem.dtype,
         classes is not None,
     )
 
 
 def _make_plan(
     matrix: Any, place: Place, problem: Problem, max_memory: int | str | None
-) -> tuple[Any, Limits, Plan]:
+) -> tuple[Any, Plan]:
     memory = sizes.parse_bytes(max_memory)
-    # Two of float64, what was there and what this batch adds, in addition to four of the plan,
-    # which are of the dtype of X, though a merge and a solve take float64.
-    kept = (2 * 8 + 4 * (8 - problem.itemsize)) * problem.d**2
+    # What was there and what this batch adds, in addition to the matrices of the plan.
+    kept = 2 * 8 * problem.d**2
     left = None if memory is None else memory - kept
     try:
         if left is not None and left <= 0:
             raise MemoryError(f"max_memory must leave room for them; got {max_memory!r}")
-        profile = profiles.load(place.xp, place.device)
-        return make_plan(matrix, place, problem, left, "scatter", profile)
+        matrix, _, plan = make_plan(matrix, place, problem, left, "scatter")
+        return matrix, plan
     except MemoryError as error:
         raise MemoryError(
             f"batches are added up in d × d matrices, which take {sizes.format_bytes(kept)} for "
@@ -245,17 +235,11 @@ def solve(
     """The model of all samples that were added up; as if they had been fitted at once."""
     separates = _parameters.as_criterion(criterion) == "separation"
     weight_of_diagonal = _parameters.as_shrinkage(shrinkage)
-    if _parameters.is_share(n_components) and not separates:
-        everything = solve(statistics, "positive", seed)
-        n_components = _warnings.components_for(n_components, everything)
-        if n_components == everything.n_components:
-            return everything
     seen = statistics.counts > 0
     classes = statistics.classes[seen]
     _labels.check_class_count(classes)
     moments = statistics.moments
     place = _backend.place_of(moments.sums)
-    xp, _ = place
     moments = moments.only(np.flatnonzero(seen))
     d = moments.sums.shape[1]
     if separates:
@@ -264,33 +248,17 @@ def solve(
     else:
         unsupervised = statistics.n_samples if statistics.n_unlabeled else None
         k = _parameters.as_component_count(n_components, len(classes), d, unsupervised)
-    problem = Problem(statistics.n_samples, d, len(classes), k, statistics.precision)
+    sums = _backend.dtype_name(moments.sums.dtype)
+    size = Problem(statistics.n_samples, d, len(classes), k, statistics.precision, sums=sums)
     plan = dataclasses.replace(
-        _plan.choose(problem, Limits(), "scatter"), reason="batches were added up"
+        _plan.choose(size, Limits(), "scatter"), reason="batches were added up"
+    )
+    labels = Labels(
+        np.zeros(0, np.int64), classes, statistics.counts[seen], n_unlabeled=statistics.n_unlabeled
     )
     with _backend.computing(place):
-        operator = ScatterOperator(moments, seed, statistics.precision)
-        if not operator.has_exact_mean():
-            warnings.warn(
-                "in some batch the samples with a label weigh next to nothing and are far from "
-                "those without one, so that the mean of all samples loses digits. Fit all samples "
-                "at once, or mix the batches",
-                stacklevel=3,
-            )
-        # Data of single precision get a model of single precision.
-        dtype = getattr(xp, statistics.precision)
-        labels = Labels(
-            np.zeros(0, np.int64),
-            classes,
-            statistics.counts[seen],
-            n_unlabeled=statistics.n_unlabeled,
-        )
+        problem = Eigenproblem(moments)
         if separates:
-            found = separation.solve(operator, "scatter", k, weight_of_diagonal)
-            return make_separating_model(operator, found, labels, plan, dtype)
-        tol = _parameters.as_tolerance(None, statistics.precision)
-        request = Request(k=k, tol=tol, positive_only=n_components == "positive")
-        solution = scatter.solve(operator, request)
-        model = make_model(operator, solution, labels, plan, n_components, dtype)
-    _warnings.warn_if_unconverged(model, solution, request)
-    return model
+            found = separation.solve(problem, "scatter", k, weight_of_diagonal)
+            return make_separating_model(problem, found, labels, plan)
+        return make_model(problem, dense.scatter(problem, k), labels, plan, n_components)

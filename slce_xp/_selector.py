@@ -24,8 +24,8 @@ from slce_xp._estimator import (
     one_column,
     seed_of,
 )
-from slce_xp._feature_path import FeaturePath, columns_at
-from slce_xp._selection import compute_path, default_count, warn_if_short, warn_if_unproved
+from slce_xp._feature_path import FeaturePath, columns_at, default_count, warn_of_limits
+from slce_xp._selection import compute_path
 from slce_xp.core.stability import stability
 
 
@@ -40,12 +40,10 @@ class SLCESelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
     n_features_to_select : int, float or None
         Features to select, from 1 to d, or a share of them between 0 and 1. None: half of them, at
         most 50.
-    penalty : {"group", "centroid-encoder"}
-        See `slce_xp.feature_path`, also for the next parameters.
     targets : {"centroids", "scores"}
+        See `slce_xp.feature_path`, also for the next two.
     ridge : float
     gap : float
-    n_components : int, optional
     n_resamples : int
         Resamples for stability selection; 0: none, features are those of all samples.
     subsample : float
@@ -106,11 +104,9 @@ class SLCESelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         self,
         n_features_to_select: int | float | None = None,
         *,
-        penalty: str = "group",
         targets: str = "centroids",
         ridge: float = 0.0,
         gap: float = 1e-5,
-        n_components: int | None = None,
         n_resamples: int = 0,
         subsample: float = 0.5,
         class_weight: Any = None,
@@ -121,11 +117,9 @@ class SLCESelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         n_jobs: int | None = None,
     ) -> None:
         self.n_features_to_select = n_features_to_select
-        self.penalty = penalty
         self.targets = targets
         self.ridge = ridge
         self.gap = gap
-        self.n_components = n_components
         self.n_resamples = n_resamples
         self.subsample = subsample
         self.class_weight = class_weight
@@ -166,8 +160,7 @@ class SLCESelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         n_resamples = _parameters.as_count(self.n_resamples, "n_resamples", 0)
         share = _parameters.as_number(self.subsample, "subsample", 0.0, 1.0, above=True)
         self.path_ = dataclasses.replace(self._path(X, y, count, sample_weight), _data=None)
-        warn_if_short(self.path_, count, stacklevel=2)
-        warn_if_unproved(self.path_, self.gap, stacklevel=2)
+        warn_of_limits(self.path_, count, self.gap)
         chosen = _chosen(self.path_, count)
         for name in ("frequencies_", "stability_", "stability_interval_"):
             self.__dict__.pop(name, None)
@@ -189,7 +182,7 @@ class SLCESelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def _path(self, X: Any, y: Any, count: int, sample_weight: Any) -> FeaturePath:
-        names = "penalty targets ridge gap n_components class_weight backend device max_memory"
+        names = "targets ridge gap class_weight backend device max_memory"
         options = {name: getattr(self, name) for name in names.split()}
         return compute_path(X, y, n_features=count, sample_weight=sample_weight, **options)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -31,14 +30,19 @@ def summary(model: Any) -> str:
 
 
 def _loss(model: Any, eigenvalues: np.ndarray) -> list[str]:
-    angle = f"within {model.angle_bound:.0e} rad of the exact subspace, proved"
-    if math.isinf(model.angle_bound):
-        angle = "no bound of the angle to the exact subspace is proved"
+    angle = "no bound of the angle to the exact subspace is proved"
+    bounds = np.zeros(0) if model.angle_bounds is None else model.angle_bounds
+    finite = np.flatnonzero(np.isfinite(bounds))
+    if len(finite):
+        proved = int(finite[-1]) + 1  # equal eigenvalues before it leave bounds infinite
+        which = "" if proved == model.n_components else f" for the first {proved}"
+        angle = f"within {bounds[proved - 1]:.0e} rad of the exact subspace{which}"
     lines = [
         f"  loss         {_removed(model, eigenvalues)}",
         f"  components   {_use(model)}",
+        *[f"  accuracy     {angle}"] * bool(model.n_components),
     ]
-    return lines + [f"  accuracy     {angle}"] * bool(model.n_components)
+    return lines + [f"  units        {model.note}"] * bool(model.note)
 
 
 def _separation(model: Any) -> list[str]:
@@ -52,10 +56,7 @@ def _separation(model: Any) -> list[str]:
 
 
 def _effort(model: Any) -> str:
-    if not model.passes:
-        return ""
-    worst = 0.0 if model.residuals is None else model.residuals.max(initial=0.0)
-    return f" ({model.passes} passes, residual {worst:.0e})"
+    return f" ({model.passes} passes)" if model.passes else ""
 
 
 def _removed(model: Any, eigenvalues: np.ndarray) -> str:

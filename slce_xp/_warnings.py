@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from typing import Any
 
 import numpy as np
 
-from slce_xp import _backend
-from slce_xp._model import Model
-from slce_xp.core import krylov
-from slce_xp.core.solution import Request, Solution
+from slce_xp import _parameters
+from slce_xp._errors import caller_level
+from slce_xp.core import eigen
+from slce_xp.core.krylov import Request
+from slce_xp.core.problem import Problem
+from slce_xp.core.solution import Solution
+
+# Share of the scatter of X above which one column decides alone what is found.
+DOMINANT = 0.9
+# The spread of a column is known if it exceeds this many times what rounding of its mean leaves.
+KNOWN_SPREAD = 1e4
 
 
 class ConvergenceWarning(UserWarning):
-    """Warning that a fit stopped before its residuals reached the tolerance.
+    """Warning that an iteration stopped before its residual reached the tolerance.
 
-    The model can be used; `Model.residuals` has the residual of each component. More passes
-    (`max_iter`), more memory, a larger `tol` or a dense solver help.
+    The model can be used; `Model.residual` says how far it got. More passes (`max_iter`), more
+    memory, a larger `tol` or a dense solver help.
 
     Examples
     --------
@@ -29,80 +35,84 @@ class ConvergenceWarning(UserWarning):
     >>> with warnings.catch_warnings(record=True) as caught:
     ...     warnings.simplefilter("always")
     ...     model = slce_xp.fit(X, y, solver="krylov", max_iter=1)
-    >>> caught[0].category.__name__, bool(model.residuals[0] > 1e-8)
-    ('ConvergenceWarning', True)
+    >>> caught[0].category.__name__
+    'ConvergenceWarning'
     """
 
 
-def warn_if_unconverged(model: Model, solution: Solution, request: Request) -> None:
-    """Warn if the model is not as exact as was asked for."""
-    late = ""
-    if not solution.converged and solution.residuals is None:
-        late = (
-            "components are less exact than rounding allows: the Gram form cannot resolve such "
-            "small eigenvalues. Use solver='scatter' or float64"
+def warn_if_unconverged(solution: Solution, request: Request) -> None:
+    """Warn if an iteration ended too early."""
+    if not solution.converged:
+        warnings.warn(
+            f"after {solution.passes} passes the residual, relative to the scatter of X, is above "
+            f"tol={request.tol:g}, or it is not proved that these are the leading components; "
+            f"raise max_iter={request.max_iter}, max_memory or tol, or use a dense solver",
+            ConvergenceWarning,
+            stacklevel=caller_level(),
         )
-    elif not solution.converged and solution.residuals is not None:
-        proved = "it is not proved that these are the leading components"
-        if math.isfinite(solution.angle_bound):
-            proved = f"the angle to the exact subspace is proved to {solution.angle_bound:.1e} only"
-        late = (
-            f"after {solution.passes} passes {proved}, with tol={request.tol:g}, and the largest "
-            f"residual is {solution.residuals.max(initial=0.0):.1e}; raise "
-            f"max_iter={request.max_iter}, max_memory or tol, or use a dense solver"
-        )
-    elif (
-        solution.residuals is None
-        and 0.0 < krylov.ROUNDING_SLACK * request.tol < solution.angle_bound
-        # With components that do not lower the loss the exact subspace is of no interest.
-        and model.n_positive == model.n_components
-    ):
-        late = (
-            f"the angle to the exact subspace is proved to {solution.angle_bound:.1e} only, with "
-            f"tol={request.tol:g}: the last eigenvalue is hardly larger than the next. Use another "
-            "n_components, or a larger tol"
-        )
-    if late:
-        warnings.warn(late, ConvergenceWarning, stacklevel=3)
 
 
-def components_for(share: Any, model: Model) -> int:
-    """How many components of a model with all that lower the loss remove a share of it."""
-    removed = np.cumsum(_backend.to_host(model.loss_shares), dtype=np.float64)
+def components_for(share: Any, values: np.ndarray, total_loss: float) -> int:
+    """How many components, of all that lower the loss, remove a share of it."""
+    removed = np.cumsum(values) / (total_loss or 1.0)
     count = int(np.searchsorted(removed, share)) + 1
     if 0 < len(removed) < count:
         warnings.warn(
             f"n_components={share} is more than the share of the loss that components remove, "
             f"which is {removed[-1]:.4f} for all {len(removed)} that lower it; these are kept",
-            stacklevel=3,
+            stacklevel=caller_level(),
         )
     return min(count, len(removed))
 
 
-def warn_if_useless(n_components: int | float | str | None, k: int, low: int, high: int) -> None:
-    """Warn if components do not lower the loss, or may not; `low` to `high` of k do."""
-    if n_components == "positive" and low < high:
+def note_on_units(problem: Problem, rounding: float, names: np.ndarray | None) -> str:
+    """What a column of much larger units than others does to the fit; warns of it, too."""
+    sizes, d = problem.sizes, problem.d
+    largest = int(np.argmax(sizes.squares))
+    share = float(sizes.squares[largest]) / (sizes.total or 1.0)
+    eps = eigen.eps_of(problem.moments.sums)
+    known = sizes.squares > KNOWN_SPREAD * eps**2 * problem.moments.weight * sizes.means**2
+    # In float32, rounding reaches columns that are merely small.
+    lost = known & (sizes.squares < 2.0 * rounding) & (eps < 1e-10) & (sizes.squares > 0.0)
+    name = repr(str(names[largest])) if names is not None else str(largest)
+    note = ""
+    if lost.any():
+        note = f"column {name} drowns {int(lost.sum())} of {d} columns in rounding"
+    elif d > 1 and share > DOMINANT:
+        note = f"column {name} carries {100 * share:.0f} % of the scatter of X"
+    if note:
+        note += ": standardise the columns if their units differ"
+        warnings.warn(note, stacklevel=caller_level())
+    return note
+
+
+def warn_if_useless(n_components: int | float | str | None, kept: int, low: int, high: int) -> None:
+    """Warn if components do not lower the loss, or may not; `low` to `high` do, `kept` remain."""
+    is_share = _parameters.is_share(n_components)
+    counts_itself = is_share or n_components == "positive"
+    if counts_itself and kept == low < high:
+        request = n_components if is_share else repr(n_components)
         warnings.warn(
-            f"n_components='positive' has {low} components, but up to {high} eigenvalues may be "
+            f"n_components={request} has {low} components, but up to {high} eigenvalues may be "
             "positive: the others cannot be distinguished from zero. Use a dense solver or float64",
-            stacklevel=4,
+            stacklevel=caller_level(),
         )
-    elif n_components == "positive" and high == 0:
+    elif counts_itself and high == 0:
         warnings.warn(
             "no direction lowers the loss, so the model has no components: the classes "
             "overlap too much. n_components=1 gives the best single direction",
-            stacklevel=4,
+            stacklevel=caller_level(),
         )
     elif high == 0:
         warnings.warn(
             "no direction lowers the loss, so the embedding is of little use: the classes overlap "
             "too much",
-            stacklevel=4,
+            stacklevel=caller_level(),
         )
-    elif n_components not in (None, "positive") and low < k:
+    elif n_components is not None and not counts_itself and low < kept:
         known = "lower" if low == high else "are known to lower"
         warnings.warn(
-            f"n_components={k} was asked for, but only the first {low} {known} the loss; "
+            f"n_components={kept} was asked for, but only the first {low} {known} the loss; "
             "n_components='positive' keeps those",
-            stacklevel=4,
+            stacklevel=caller_level(),
         )

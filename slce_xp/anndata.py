@@ -149,8 +149,8 @@ def select(
     copy : bool
         Write into a copy and return it.
     **path_options
-        Passed to `slce_xp.feature_path`: `penalty`, `targets`, `ridge` and the like; `lambdas` only
-        without resamples.
+        Passed to `slce_xp.feature_path`: `targets`, `ridge` and the like; `lambdas` only without
+        resamples.
 
     Returns
     -------

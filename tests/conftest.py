@@ -9,8 +9,6 @@ from dataclasses import dataclass, field
 # Tests run side by side on small matrices: threads of the BLAS would only wait for each other.
 for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(variable, "1")
-# Plans are the same on every machine, whatever was measured and stored on this one.
-os.environ.setdefault("SLCE_XP_PROFILE", "builtin")
 # Pictures are drawn in memory: no test needs a screen, or opens a window where there is one.
 os.environ.setdefault("MPLBACKEND", "Agg")
 # A shell starts what runs in its background with Ctrl-C ignored: processes of tests would, too.

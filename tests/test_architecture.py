@@ -27,7 +27,6 @@ ROOMS = [
         "_load",
         "_warnings",
         "_make_plan",
-        "_route",
         "_make_model",
         "_fit",
         "_partial",
@@ -85,7 +84,7 @@ def module_name(path):
 
 
 def room_of(module):
-    """Position of the room of a module, such as "core.gram"."""
+    """Position of the room of a module, such as "core.dense"."""
     top = module.partition(".")[0]
     return next(i for i, room in enumerate(ROOMS) if top in room)
 

@@ -24,8 +24,8 @@ import slce_xp
 from slce_xp import _backend
 from slce_xp._backend import linalg
 from slce_xp._planning import plan as _plan
+from slce_xp._planning.memory import memory_of
 from slce_xp._planning.sizes import format_bytes
-from slce_xp.core import coordinates
 
 DEVICES = [
     "torch-device",
@@ -43,19 +43,25 @@ MOST_FAR = 1.2
 
 @on_devices
 @pytest.mark.parametrize("n_classes", [3, 90])
-@pytest.mark.parametrize("size", [(400, 100), (200, 500)], ids=["tall", "wide"])
+@pytest.mark.parametrize("size", [(400, 100), (200, 4000)], ids=["tall", "wide"])
 @pytest.mark.parametrize("solver", FORMS)
 def test_host_reads_of_a_fit(xp, dtype, solver, size, n_classes):
+    if solver == "gram" and size[0] > size[1]:
+        pytest.skip("the Gram form needs fewer samples than features")
     X, y = samples(*size, n_classes, dtype)
     x, on_device = xp.array(X), xp.array(y)
     with metered(xp) as found:
-        model = fit(x, y, solver, coordinates.FLOOR_EPS)
+        model = slce_xp.fit(x, y, "positive", solver=solver)
     assert model.solver == solver
     expected = FIT_READS[solver] + model.passes
-    assert found.reads == expected
+    expected += budgets.SAMPLE_READS * (solver == "krylov" and 16 * size[0] < size[1])
+    # Rows that were dependent are orthogonalised again, which takes another read.
+    slack = int(solver == "krylov" and n_classes == 90)
+    assert expected <= found.reads <= expected + slack
+    reads = found.reads
     with metered(xp) as found:
-        fit(x, on_device, solver, coordinates.FLOOR_EPS)
-    assert found.reads == expected + 1
+        slce_xp.fit(x, on_device, "positive", solver=solver)
+    assert found.reads == reads + 1
 
 
 @on_devices
@@ -73,8 +79,7 @@ def test_each_pass_reads_once(xp):
 @pytest.mark.parametrize("solver", FORMS)
 def test_uploads_of_a_fit(solver, n_classes, weighted):
     with budgets.make_backend("torch-device") as xp:
-        # The Gram form takes an n × n matrix.
-        X, y = samples(2000 if solver == "gram" else 3000, 100, n_classes)
+        X, y = samples(*((300, 700) if solver == "gram" else (3000, 100)), n_classes)
         x = xp.array(X)
         weights = np.linspace(1.0, 2.0, len(y)) if weighted else None
         xp.books.reset()
@@ -123,8 +128,7 @@ def test_launches_of_a_fit(xp, shape):
 @on_devices
 @pytest.mark.parametrize("size", PASS_LAUNCHES, ids=["samples", "features"])
 def test_launches_of_a_pass(xp, size):
-    options = {"floor": 0.0, "where": "near"}
-    fits = [budgets.launches_of(xp, "krylov", *size, 5, max_iter=i, **options) for i in (4, 6)]
+    fits = [budgets.launches_of(xp, "krylov", *size, 5, "near", max_iter=i) for i in (4, 6)]
     (early, first), (late, last) = fits
     if early is None:
         pytest.skip("launches of CuPy on a GPU are not counted")
@@ -183,10 +187,8 @@ def test_blocks_shrink_with_max_memory(xp, solver):
 def test_peak_agrees_with_the_plan(xp, dtype, solver, n, d, n_classes):
     X, y = samples(n, d, n_classes, dtype)
     x = xp.array(X)
-    # In single precision, residuals of no length would have vectors of samples refined.
-    floor = coordinates.FLOOR_EPS if n < d and dtype == "float32" else 0.0
     with metered(xp) as found:
-        plan = fit(x, y, solver, floor).plan
+        plan = fit(x, y, solver).plan
     assert found.peak <= 1.2 * plan.bytes
     assert plan.bytes <= 1.5 * found.peak
 
@@ -225,7 +227,7 @@ def test_x_on_the_device_is_not_copied():
 def test_device_agrees_with_host_including_signs(xp, dtype, solver):
     X, y = oracle.blobs(300, 120, 5, seed=21, separation=4.0)
     X = X.astype(dtype)
-    there, here = slce_xp.fit(xp.array(X), y, solver=solver), slce_xp.fit(X, y, solver=solver)
+    there, here = (slce_xp.fit(x, y, solver=solver, tol=1e-10) for x in (xp.array(X), X))
     atol = {"float32": 1e-3, "float64": 1e-8}[dtype]  # documented accuracy
     np.testing.assert_allclose(xp.numpy(there.components), here.components, atol=atol)
     np.testing.assert_allclose(xp.numpy(there.eigenvalues), here.eigenvalues, rtol=atol)
@@ -253,15 +255,19 @@ def limit_room(xp, monkeypatch, size):
     return lambda: monkeypatch.setattr(_backend, "free_bytes", measured)
 
 
+def device_problem(n, d, n_classes, dtype="float32"):
+    return _plan.Problem(n, d, n_classes, n_classes - 1, dtype, sums=dtype, accelerated=True)
+
+
 @on_devices
 def test_less_device_memory_selects_a_smaller_form(xp, monkeypatch):
     X, y = samples(801, 20_531, 5)
     x = xp.array(X)
-    wanted = slce_xp.plan(801, 20_531, 5, "positive", "float32", device="rtx3090")
-    # Less than the Gram form takes without an iteration and in the smallest blocks.
-    problem = _plan.Problem(801, 20_531, 5, 4, "float32")
-    least = _plan.choose(problem, _plan.Limits(), "gram").bytes
-    room = int(1.2 * least) - 1
+    wanted = slce_xp.plan(801, 20_531, 5, "positive", "float32")
+    # Less than the Gram form takes in the smallest blocks.
+    problem = device_problem(801, 20_531, 5)
+    tight = memory_of("gram", problem, _plan.Limits(room=1))
+    room = int(1.2 * (tight.bytes + tight.block_bytes)) - 1
     give_back = limit_room(xp, monkeypatch, room)
     try:
         with metered(xp) as found:
@@ -269,7 +275,7 @@ def test_less_device_memory_selects_a_smaller_form(xp, monkeypatch):
     finally:
         give_back()
     assert (wanted.form, model.solver) == ("gram", "krylov")
-    assert "fits into memory" in model.plan.reason
+    assert "fit into memory" in model.plan.reason
     assert found.peak <= room
 
 
@@ -288,17 +294,18 @@ def test_fit_without_device_memory_raises_before_any_work(xp, monkeypatch, solve
             slce_xp.fit(x, y, solver=solver, **options)
     finally:
         give_back()
-    assert re.search(r"room for (a block of )?X .*it has 200 kB .*float32", str(error.value))
+    assert re.search(r"must have room for X and .*; got 1\d\d kB", str(error.value))
     assert found.reads == 0
     assert found.peak <= 4096
 
 
 @on_devices
 def test_exact_fit_into_memory_is_accepted(xp, monkeypatch):
-    X, y = samples(900, 700, 5)
-    x = xp.array(X)
     for solver in FORMS:
-        plan = _plan.choose(_plan.Problem(900, 700, 5, 4, "float32"), _plan.Limits(), solver)
+        size = (400, 1500) if solver == "gram" else (900, 700)
+        X, y = samples(*size, 5)
+        x = xp.array(X)
+        plan = memory_of(solver, device_problem(*size, 5), _plan.Limits(room=1))
         room = int(1.2 * (plan.bytes + plan.block_bytes)) + 1024
         give_back = limit_room(xp, monkeypatch, room)
         try:
@@ -310,7 +317,7 @@ def test_exact_fit_into_memory_is_accepted(xp, monkeypatch):
 @pytest.mark.parametrize("xp", DEVICES[:2], indirect=True)
 @pytest.mark.parametrize("solver", FORMS)
 def test_out_of_memory_error_of_a_library_becomes_memory_error(xp, monkeypatch, solver):
-    X, y = samples(900, 700, 5)
+    X, y = samples(*((400, 1500) if solver == "gram" else (900, 700)), 5)
     x = xp.array(X)
     before = xp.books.live_bytes if xp.books else 0
     give_back = limit_room(xp, monkeypatch, 300_000)
@@ -340,11 +347,11 @@ def test_more_passes_than_planned_stay_within_device_memory():
     with budgets.make_backend("torch-device") as xp:
         X, y = oracle.blobs(3000, 1000, 6, separation=0.1, decay=0.0)
         x = xp.array(X)
-        plan = _plan.choose(_plan.Problem(3000, 1000, 6, 5, "float64"), _plan.Limits(), "krylov")
+        plan = memory_of("krylov", device_problem(3000, 1000, 6, "float64"), _plan.Limits(room=1))
         room = int(1.2 * (plan.bytes + plan.block_bytes)) + 1024
         xp.books.capacity = xp.books.live_bytes + room
-        with metered(xp) as found, pytest.warns(slce_xp.ConvergenceWarning):
-            slce_xp.fit(x, y, "positive", solver="krylov", tol=1e-13)
+        with metered(xp) as found:
+            fit(x, y, "krylov", max_iter=50)
         assert found.peak <= room
 
 

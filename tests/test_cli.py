@@ -47,7 +47,6 @@ COMMANDS = (
     "compare",
     "inspect",
     "plan",
-    "calibrate",
     "demo",
     "info",
 )
@@ -778,7 +777,6 @@ OPTIONS = {
     "--plot --top --force",
     "inspect": "--top",
     "plan": "--samples --features --classes --components --dtype --max-memory --machine-memory",
-    "calibrate": "--backend --device",
     "demo": "--output --force",
     "info": "--debug",
 }

@@ -1,4 +1,4 @@
-"""Counts of positive eigenvalues against exact ones, by fractions."""
+"""Counts of eigenvalues above the stated level against exact ones, by fractions."""
 
 from fractions import Fraction
 
@@ -8,7 +8,7 @@ import scipy.sparse as sp
 
 import slce_xp
 
-# Uncertain counts come with a warning, and so do components of no use.
+# Components of no use come with a warning.
 pytestmark = pytest.mark.filterwarnings("ignore")
 FORMS = ["auto", "scatter", "gram", "krylov", "sparse"]
 
@@ -34,6 +34,13 @@ def count_positive(matrix):
             for j in left:
                 matrix[i][j] -= factor * matrix[pivot][j]
     return positive
+
+
+def count_above(matrix, level):
+    """How many eigenvalues of a symmetric matrix of fractions exceed a number, exactly."""
+    level = Fraction(level)
+    rows = enumerate(matrix)
+    return count_positive([[x - level * (i == j) for j, x in enumerate(row)] for i, row in rows])
 
 
 def exact_matrix(X, y, weights, unlabeled_weight):
@@ -90,14 +97,17 @@ def test_bounds_contain_the_exact_count(block, dtype, unlabelled):
     for seed in range(15 * block, 15 * block + 15):
         X, y, weights, factor = draw(seed, unlabelled=unlabelled)
         X = X.astype(dtype)
-        exact = count_positive(exact_matrix(X, y, weights, factor))
+        matrix = exact_matrix(X, y, weights, factor)
         options = {"sample_weight": weights}
         if (y < 0).any():
             options |= {"unlabeled": -1, "unlabeled_weight": float(factor)}
         for form in FORMS:
             x, solver = (sp.csr_array(X), "auto") if form == "sparse" else (X, form)
-            low, high = slce_xp.fit(x, y, "positive", solver=solver, **options).n_positive_bounds
-            assert low <= exact <= high, (seed, form)
+            model = slce_xp.fit(x, y, "positive", solver=solver, **options)
+            low, high = model.n_positive_bounds
+            assert low <= count_above(matrix, model.zero_level) <= high, (seed, form)
+            # Signs of eigenvalues are exact beyond the level, which is small.
+            assert low <= count_positive(matrix), (seed, form)
 
 
 def test_exact_count_itself():
@@ -109,3 +119,5 @@ def test_exact_count_itself():
         values = np.linalg.eigvalsh(matrix)
         found = count_positive([[Fraction(int(x)) for x in row] for row in matrix])
         assert found == (values > 1e-9).sum()
+        found = count_above([[Fraction(int(x)) for x in row] for row in matrix], 0.5)
+        assert found == (values > 0.5).sum()

@@ -55,9 +55,9 @@ def test_positive_then_null_space_then_negative(xp, solver):
         model = slce_xp.fit(xp.array(X), y, d, solver=solver)
     components, values = xp.numpy(model.components), xp.numpy(model.eigenvalues)
     assert model.n_positive == 2
-    assert (values[:2] > 0).all()
-    assert (values[2 : 2 + d - rank] == 0).all()
-    assert (values[2 + d - rank :] < 0).all()
+    assert (values[:2] > model.zero_level).all()
+    assert (np.abs(values[2 : 2 + d - rank]) <= model.zero_level).all()
+    assert (values[2 + d - rank :] < -model.zero_level).all()
     null = components[2 : 2 + d - rank]
     orthogonal = {"atol": xp.tolerance(1e-12, 1e-5)}
     np.testing.assert_allclose(null @ oracle.centred(X).T, 0, **orthogonal)
@@ -105,7 +105,8 @@ def test_model_attributes(xp, dtype, solver):
     np.testing.assert_allclose(xp.numpy(model.mean), X.mean(axis=0), atol=tolerance)
     centroids = np.stack([X[y == j].mean(axis=0) for j in range(4)])
     np.testing.assert_allclose(xp.numpy(model.centroids), centroids, atol=tolerance)
-    assert model.solver == solver
+    # The Gram form needs more features than samples.
+    assert model.solver == {"gram": "scatter"}.get(solver, solver)
     assert model.n_samples == 120
 
 
@@ -115,13 +116,14 @@ def test_huge_offsets_lose_no_accuracy(xp, solver, offset):
     spare_compiling(xp)
     X, y = oracle.blobs(90, 20, 4, seed=11)
     X /= X.std()
-    if xp.single and offset == 1e6 and solver != "krylov":
-        pytest.skip("dense forms take for zero what rounding such a mean to float32 could make")
     far = X + offset
     model = slce_xp.fit(xp.array(far), y, solver=solver)
+    components, exact = xp.numpy(model.components), oracle.eigenpairs(xp.held(far), y)[1]
+    assert oracle.largest_angle(components, exact[:3]) <= model.angle_bound + 1e-13
     _, vectors = oracle.eigenpairs(xp.held(far) if xp.single else X, y)
-    angle = oracle.largest_angle(xp.numpy(model.components), vectors[:3])
-    assert angle < xp.tolerance(1e-6, 3e-5)
+    angle = oracle.largest_angle(components, vectors[:3])
+    if not xp.single or offset == 1e3:  # else rounding of sums to float32 is all that is known
+        assert angle < xp.tolerance(1e-6, 3e-5)
 
 
 @pytest.mark.parametrize("solver", FORMS)
@@ -227,13 +229,31 @@ def test_tensor_that_tracks_gradients():
     assert not model.components.requires_grad
 
 
-def test_nan_from_a_factorization_raises(xp, monkeypatch):
+def test_nan_from_a_factorization(xp, monkeypatch):
     spare_compiling(xp)
-    # NumPy raises if a matrix is not positive definite; GPU libraries and JAX return NaN, and so
-    # may an eigensolver that does not converge.
-    x = xp.array(oracle.blobs(40, 50, 3, seed=17)[0])
+    # NumPy raises if a matrix is not positive definite; GPU libraries and JAX return NaN: then
+    # another factor is taken.
+    X, y = oracle.blobs(40, 50, 3, seed=17)
+    x = xp.array(X)
     linalg = _backend.place_of(x).xp.linalg
     monkeypatch.setattr(linalg, "cholesky", lambda matrix: matrix * float("nan"))
-    # The eigensolvers of NumPy and torch raise errors of their own.
-    with pytest.raises((ValueError, RuntimeError), match=r"(?i)finite|converge|factor"):
-        slce_xp.fit(x, np.arange(40) % 3, solver="gram")
+    model = slce_xp.fit(x, y, solver="gram")
+    assert model.solver == "gram"
+    exact = oracle.eigenpairs(xp.held(X), y)[1][:2]
+    angle = oracle.largest_angle(xp.numpy(model.components), exact)
+    assert angle <= min(model.angle_bound, xp.tolerance(1e-9, 1e-4))
+
+
+@pytest.mark.parametrize("solver", ["scatter", "gram"])
+def test_nan_from_an_eigensolver_raises(xp, monkeypatch, solver):
+    spare_compiling(xp)
+    x, y = xp.array(oracle.blobs(40, 50, 3, seed=17)[0]), np.arange(40) % 3
+    solve = _backend.largest_eigenpairs
+
+    def fails(matrix, k):
+        values, vectors = solve(matrix, k)
+        return values * float("nan"), vectors
+
+    monkeypatch.setattr(_backend, "largest_eigenpairs", fails)
+    with pytest.raises(np.linalg.LinAlgError, match="could not factor"):
+        slce_xp.fit(x, y, solver=solver)

@@ -7,6 +7,8 @@ import io
 import json
 import re
 import warnings
+import zipfile
+from pathlib import Path
 
 import numpy as np
 import oracle
@@ -188,27 +190,48 @@ def test_model_is_frozen(field):
 
 @pytest.mark.parametrize("solver", ["scatter", "gram"])
 def test_summary(xp, dtype, solver):
-    model = slce_xp.fit(xp.array(X, dtype), CODES, solver=solver)
+    samples = X if solver == "scatter" else np.pad(X, ((0, 0), (0, N)))  # "gram" needs n + k <= d
+    model = slce_xp.fit(xp.array(samples, dtype), CODES, solver=solver)
     text = str(model)
+    d = model.n_features
     first, second = model.to("numpy").eigenvalues
     removed = 100 * (1 - model.loss / model.total_loss)
     for words in [
-        "4 features → 2 components",
+        f"{d} features → 2 components",
         "30 samples of 3 classes",
         f"{solver} form, {xp.printed} on ",
         f", {dtype}",
         f"{first:.4g}, {second:.4g}",
         f"{model.loss:.4g} of {model.total_loss:.4g}, {removed:.1f} % removed",
         "all of them lower the loss",
+        f"within {model.angle_bound:.0e} rad of the exact subspace",
     ]:
         assert words in text
-    assert f"4 features → 2 components, 3 classes, {xp.printed} on " in repr(model)
+    assert f"{d} features → 2 components, 3 classes, {xp.printed} on " in repr(model)
 
 
 def test_summary_reports_components_that_do_not_lower_the_loss():
     with pytest.warns(UserWarning, match="lower the loss"):
         model = slce_xp.fit(X, CODES, D)
     assert f"{model.n_positive} of them lower the loss" in str(model)
+
+
+def test_summary_reports_the_angle_of_as_many_components_as_it_is_proved_for():
+    square = np.array([[0.0, 0.0], [9.0, 0.0], [0.0, 9.0], [9.0, 9.0]])
+    samples = np.repeat(square, 2, axis=0) + np.tile([[0.0, 0.0], [1.0, 1.0]], (4, 1))
+    # Both directions are as good: only the plane is known.
+    model = slce_xp.fit(np.repeat(square, 2, axis=0), np.repeat(np.arange(4), 2), 2)
+    assert np.isinf(model.angle_bounds[0])
+    assert f"within {model.angle_bound:.0e} rad of the exact subspace\n" in f"{model}\n"
+    # Here each is known, but there is no bound behind the first two.
+    model = slce_xp.fit(np.pad(samples, ((0, 0), (0, 2))), np.repeat(np.arange(4), 2))
+    assert np.isfinite(model.angle_bounds).tolist() == [True, True, False]
+    assert f"within {model.angle_bounds[1]:.0e} rad of the exact subspace for the first 2" in str(
+        model
+    )
+    samples = np.array([[0.0], [1.0], [0.0], [1.0]])
+    model = slce_xp.fit(np.pad(samples, ((0, 0), (0, 2))), [0, 0, 1, 1])
+    assert "no bound of the angle to the exact subspace is proved" in str(model)
 
 
 def test_loss_of_components_that_raise_it_is_not_printed_as_removed():
@@ -511,16 +534,120 @@ def test_invalid_file_is_closed(saved):
 
 def test_file_of_a_newer_release_raises(saved):
     rewrite(saved, {"version": 99, "classes": "a kind that is not known yet"})
-    with pytest.raises(ValueError, match=r"format 3 or older; .* has format 99\. Upgrade slce_xp"):
+    with pytest.raises(ValueError, match=r"format 4 or older; .* has format 99\. Upgrade slce_xp"):
         slce_xp.load(saved)
 
 
-def test_file_of_format_1_opens_without_scale_and_names(saved):
-    rewrite(saved, {"version": 1})
-    model = slce_xp.load(saved)
-    assert model.scale is None
-    assert model.feature_names is None
-    np.testing.assert_array_equal(model.transform(X), slce_xp.fit(X, CODES).transform(X))
+# Files that earlier versions wrote: formats 1 and 2 have a flat plan, format 3 has a plan of parts
+# and one bound of the angle. Fits of `earlier_samples`; in format 2, of columns scaled by 2.
+EARLIER = Path(__file__).parent / "earlier_models.zip"
+
+
+def earlier_samples():
+    samples = np.arange(600.0).reshape(60, 10) ** 2 * 7 % 23
+    samples[20:40, 0] += 30
+    samples[40:, 1] += 20
+    return samples, np.repeat(["ant", "bee", "cat"], 20)
+
+
+def load_earlier(name, folder):
+    with zipfile.ZipFile(EARLIER) as archive:
+        path = archive.extract(name, folder)
+    return slce_xp.load(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "form", "k", "passes", "angle"),
+    [
+        ("format1-krylov.npz", "krylov", 2, 2, np.inf),
+        ("format2-scaled.npz", "scatter", 2, 0, np.inf),
+        ("format3-krylov.npz", "krylov", 2, 1, 2.9210991630422525e-13),
+        ("format3-scatter.npz", "scatter", 3, 0, 4.408955802536637e-12),
+    ],
+)
+def test_file_of_an_earlier_version_opens(name, form, k, passes, angle, tmp_path):
+    samples, y = earlier_samples()
+    model = load_earlier(name, tmp_path)
+    unit = 1.0 if model.scale is None else 2.0
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # the third component raises the loss
+        now = slce_xp.fit(samples / unit, y, k)
+    assert (model.scale is None) == (model.feature_names is None) == (name != "format2-scaled.npz")
+    if model.scale is not None:
+        assert model.scale.tolist() == [2.0] * 10
+        assert model.feature_names.tolist() == [f"gene {j}" for j in range(10)]
+    np.testing.assert_allclose(model.eigenvalues, now.eigenvalues, rtol=1e-12)
+    np.testing.assert_allclose(model.components, now.components, atol=1e-12)
+    np.testing.assert_allclose(model.transform(samples), now.transform(samples / unit), atol=1e-10)
+    np.testing.assert_array_equal(model.predict(samples), now.predict(samples / unit))
+    assert model.classes.tolist() == ["ant", "bee", "cat"]
+    assert model.counts.tolist() == [20, 20, 20]
+    assert (model.n_positive, model.n_positive_bounds) == (2, (2, 2))
+    assert (model.solver, model.passes, model.criterion) == (form, passes, "centroid")
+    plan = model.plan
+    assert (plan.n_samples, plan.n_features, plan.n_classes, plan.n_components) == (60, 10, 3, k)
+    assert (plan.dtype, plan.sums, plan.where, plan.stored) == (
+        "float64",
+        "float64",
+        "memory",
+        None,
+    )
+    assert plan.bytes > 0
+    assert plan.block_bytes == 262144
+    assert plan.host_bytes >= 960
+    # What an earlier version did not state is not made up.
+    assert model.zero_level is None
+    assert model.residual is None
+    assert model.note == ""
+    assert model.angle_bounds.tolist() == [np.inf] * (k - 1) + [angle]
+    assert model.angle_bound == angle
+    assert f"{form} form" in str(model)
+    stated = f"within {angle:.0e} rad of the exact subspace\n"
+    assert (stated if np.isfinite(angle) else "no bound of the angle") in f"{model}\n"
+    assert f"form    {form}" in str(plan)
+    # Written again, it is a file of today.
+    model.save(tmp_path / "again.npz")
+    again = slce_xp.load(tmp_path / "again.npz")
+    assert_same_model(again, model)
+    assert again.plan == model.plan
+    np.testing.assert_array_equal(again.angle_bounds, model.angle_bounds)
+
+
+def test_file_of_an_earlier_version_opens_with_its_separation(tmp_path):
+    samples, y = earlier_samples()
+    model = load_earlier("format3-separation.npz", tmp_path)
+    now = slce_xp.fit(samples, y, 1, criterion="separation")
+    assert (model.criterion, model.solver, model.n_positive) == ("separation", "scatter", 1)
+    # The shrinkage is a minimum, which is flat.
+    for name in ("components", "patterns", "eigenvalues", "shrinkage", "separation"):
+        np.testing.assert_allclose(getattr(model, name), getattr(now, name), rtol=1e-4, atol=1e-6)
+    assert model.separation_gap == 6.471972755286992e-08
+    np.testing.assert_array_equal(model.predict(samples), now.predict(samples))
+    np.testing.assert_allclose(
+        model.predict_proba(samples), now.predict_proba(samples), rtol=1e-3, atol=1e-6
+    )
+    assert model.angle_bounds is None
+    assert (model.zero_level, model.residual) == (None, None)
+    assert f"{100 * model.separation:.2f} % of pairs" in str(model)
+    model.save(tmp_path / "again.npz")
+    assert_same_model(slce_xp.load(tmp_path / "again.npz"), model)
+
+
+@pytest.mark.parametrize("solver", ["scatter", "gram", "krylov"])
+def test_what_is_proved_of_a_model_is_saved(solver, tmp_path):
+    samples, y = oracle.blobs(60, 80, 9, seed=32)
+    samples[:, 0] *= 100.0
+    model = slce_xp.fit(samples, y, solver=solver)
+    model.save(tmp_path / "model.npz")
+    loaded = slce_xp.load(tmp_path / "model.npz")
+    assert model.zero_level > 0
+    assert "column 0 carries" in model.note
+    for name in ("zero_level", "residual", "n_positive_bounds", "note", "passes", "plan"):
+        assert getattr(loaded, name) == getattr(model, name)
+    np.testing.assert_array_equal(loaded.angle_bounds, model.angle_bounds)
+    assert str(loaded) == str(model)
+    moved = model.to("numpy")
+    assert (moved.zero_level, moved.residual) == (model.zero_level, model.residual)
 
 
 # ---------------------------------------------------------------- scaled columns

@@ -3,13 +3,14 @@
 import numpy as np
 import pytest
 import scipy.sparse
+from patching import replace_in_backend
 
 from slce_xp._data import labels as _labels
 from slce_xp.core import class_sums
 from slce_xp.core import rows as _rows
 from slce_xp.core import sums as _sums
-from slce_xp.core.moment_sums import moments_of
-from slce_xp.core.rows import DenseRows
+from slce_xp.core.moments import moments_of
+from slce_xp.core.rows import MemoryRows
 
 
 def naive_sums(X, codes, n_classes):
@@ -31,12 +32,15 @@ def sizes(kind, rng):
 
 
 @pytest.mark.parametrize("block_bytes", [1, 4096, 2**24])
-@pytest.mark.parametrize("piece_rows", [4, 64, 512])
+@pytest.mark.parametrize("one_hot_classes", [None, 4, 64, 512])
 @pytest.mark.parametrize(
     "kind", ["few classes", "many classes", "one large class among singles", "a class per row"]
 )
-def test_class_sums(monkeypatch, kind, piece_rows, block_bytes):
-    monkeypatch.setattr(_sums, "PIECE_ROWS", piece_rows)
+def test_class_sums(monkeypatch, kind, one_hot_classes, block_bytes):
+    """By NumPy's own routine, or by products with one-hot matrices of so many classes."""
+    if one_hot_classes is not None:
+        replace_in_backend(monkeypatch, "sums_by_code", lambda *given: None)
+        monkeypatch.setattr(_sums, "ONE_HOT_CLASSES", one_hot_classes)
     monkeypatch.setattr(_rows, "block_bytes", lambda *size: block_bytes)
     rng = np.random.default_rng(0)
     y = rng.permutation(sizes(kind, rng))
@@ -68,25 +72,35 @@ def test_class_sums_of_every_layout(kind, dtype):
 
 @pytest.mark.parametrize("n_classes", [3, 100])
 @pytest.mark.parametrize("offset", [0.0, 1e4])
-def test_moments_about_any_shift(xp, n_classes, offset):
+def test_moments_about_any_centre(xp, n_classes, offset):
     rng = np.random.default_rng(1)
     y = rng.integers(0, n_classes, 400)
     X = rng.standard_normal((400, 5)) + offset
     X = xp.held(X).astype(np.float64)
     labels = _labels.as_labels(y, 400)
-    moments = moments_of(DenseRows(xp.array(X)), labels.counted()[0], second=True)
-    assert (moments.shift is None) == (offset == 0.0)
+    moments = moments_of(MemoryRows(xp.array(X)), labels.counted()[0], second=True)
     centred = X - X.mean(axis=0)
     eps = float(np.finfo(np.float32).eps)
-    tolerance = {"atol": xp.tolerance(1e-9, 4 * eps * max(400.0, offset))}
-    np.testing.assert_allclose(xp.numpy(moments.mean), X.mean(axis=0), **tolerance)
-    offset, scale = xp.numpy(moments.offset), moments.scale
-    assert np.log2(scale) % 1 == 0
-    scatter = xp.numpy(moments.second) - 400 * np.outer(offset, offset)
-    np.testing.assert_allclose(scatter / scale**2, centred.T @ centred, **tolerance)
+    # About a point at one deviation from the mean, squares are twice as large, and so is rounding.
+    tolerance = {"atol": xp.tolerance(1e-9, 8 * eps * max(400.0, offset))}
     roots = np.sqrt(labels.counts)[:, None]
     between = naive_sums(centred, labels.codes, len(labels.classes)) / roots
-    np.testing.assert_allclose(xp.numpy(moments.between) / scale, between, **tolerance)
+    # In units of scaled rows: the centre of the sums is near the mean.
+    assert np.log2(moments.scale) % 1 == 0
+    assert np.abs(xp.numpy(moments.offset)).max() < moments.scale
+    for same in (moments, moments.about_mean(), moments.about(moments.centre + 1.0)):
+        scale = same.scale
+        np.testing.assert_allclose(xp.numpy(same.mean), X.mean(axis=0), **tolerance)
+        step = xp.numpy(same.offset)
+        scatter = xp.numpy(same.second) - 400 * np.outer(step, step)
+        np.testing.assert_allclose(scatter / scale**2, centred.T @ centred, **tolerance)
+        scatter = xp.numpy(same.scatter())
+        np.testing.assert_allclose(scatter / scale**2, centred.T @ centred, **tolerance)
+        squares = xp.numpy(same.column_squares)
+        np.testing.assert_allclose(squares / scale**2, (centred**2).sum(axis=0), **tolerance)
+        np.testing.assert_allclose(xp.numpy(same.between) / scale, between, **tolerance)
+    left = np.abs(xp.numpy(moments.about_mean().offset)).max()
+    assert left <= xp.tolerance(1e-15, 4 * eps) * max(1.0, offset)
 
 
 def test_blocks_cover_all_rows_evenly():

@@ -89,7 +89,7 @@ def test_how_many(wanted, count):
         ({"n_features_to_select": 2.5}, "n_features_to_select must be an integer, a share"),
         ({"n_resamples": -1}, "n_resamples must be an integer of at least 0; got -1"),
         ({"subsample": 0.0}, "subsample must be a finite number above 0 and at most 1"),
-        ({"penalty": "l0"}, "penalty must be 'group'"),
+        ({"targets": "labels"}, "targets must be 'centroids' or 'scores'"),
     ],
 )
 def test_what_it_refuses(how, message):

@@ -268,17 +268,17 @@ def test_a_stray_conversion_shows(xp, monkeypatch, solver):
     """`float` of a tensor on the device waits for it, and is in the books with file and line."""
     from slce_xp.core import eigen
 
-    fix_signs = eigen.fix_signs
+    with_fixed_signs = eigen.with_fixed_signs
 
     def converting(vectors):
         float(vectors[0, 0])
-        return fix_signs(vectors)
+        return with_fixed_signs(vectors)
 
     x = xp.array(X)
     before = len(xp.books.syncs)
     slce_xp.fit(x, y, solver=solver)
     honest = len(xp.books.syncs) - before
-    monkeypatch.setattr(eigen, "fix_signs", converting)
+    monkeypatch.setattr(eigen, "with_fixed_signs", converting)
     slce_xp.fit(x, y, solver=solver)
     stray = [sync for sync in xp.books.syncs if sync.file == __file__]
     assert len(xp.books.syncs) - before == 2 * honest + 1

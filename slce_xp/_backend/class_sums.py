@@ -1,4 +1,4 @@
-"""Sums of rows by class, in one reading of them, on the host."""
+"""Sums of rows by class, as a library does them best."""
 
 from __future__ import annotations
 
@@ -7,86 +7,45 @@ from typing import Any
 
 import numpy as np
 
-from slce_xp._backend.places import NUMPY, Array, Place, place_of
-from slce_xp._backend.sparse import LARGEST_COPY, Sparse, compressed_views
+from slce_xp._backend.places import NUMPY, Array, place_of
+from slce_xp._backend.sparse import Sparse, compressed_views
 
-LONGEST_RUN = 512  # rows that are added one after another in single precision
 # Rows times codes up to which SciPy's own checks take longer than a product with a one-hot matrix.
-SMALLEST_SUM = 2**12
-# Codes of columns that lie together, up to which that product is faster than a copy of the rows.
-FEW_CODES = 16
+SMALLEST_SUM = 2**14
 
 
-def adds_by_code(place: Place) -> bool:
-    """Whether `sums_by_code` has a routine for dense and sparse matrices at a place."""
-    return place == NUMPY
+def one_hot(codes: Array, height: int, like: Array) -> Array:
+    """Column j marks the samples of code j: (m, height), of the dtype of `like`."""
+    xp, device = place_of(codes)
+    marks = codes[:, None] == xp.arange(height, dtype=codes.dtype, device=device)[None, :]
+    return xp.astype(marks, like.dtype)
 
 
-def sums_by_code(
-    x: Array, codes: Array, height: int, weights: Array | None, factor: float
-) -> Array | None:
-    """Sum rows by code, times weights and a factor, in one reading of them.
+def sums_by_code(rows: Array, codes: Array, height: int, weights: Array | None) -> Array | None:
+    """Sum rows by code, times weights, in one reading of them.
 
     Parameters
     ----------
-    x : array or Sparse, shape (n, d)
-    codes : array of int, shape (n,)
+    rows : array or Sparse, shape (m, d)
+    codes : array of int, shape (m,)
         From 0 to height − 1.
     height : int
-    weights : array, shape (n,), optional
-    factor : float
+    weights : array, shape (m,), optional
 
     Returns
     -------
     array, shape (height, d), or None
-        None if the library has no routine for it, some codes are outside of the range, or codes
-        are so few that a product with a one-hot matrix is faster.
+        None if the library has no deterministic routine for it, or if a product with a one-hot
+        matrix is faster.
     """
-    place = x.place if isinstance(x, Sparse) else place_of(x)
-    if not adds_by_code(place) or len(codes) * height <= SMALLEST_SUM:
+    if place_of(rows) != NUMPY:
         return None
-    is_copied = isinstance(x, np.ndarray) and not x.flags.c_contiguous  # by SciPy, in parts
-    if is_copied and height <= FEW_CODES:
+    if isinstance(rows, Sparse):
+        return rows.sums_by_code(codes, height, weights)
+    if len(codes) * height <= SMALLEST_SUM:
         return None
-    if codes.min() < 0 or codes.max() >= height:
-        return None
-    values = np.full(len(codes), factor, x.dtype)
-    if weights is not None:
-        values *= weights
-    if isinstance(x, Sparse):
-        return x.sums_by_code(codes, height, values)
-    runs: dict[int, slice] = {}
-    if x.dtype.itemsize <= 4:
-        codes, runs = _with_short_runs(codes, height)
-    added = max((run.stop for run in runs.values()), default=height)
-    length = max(1, LARGEST_COPY // x.shape[1], height) if is_copied else len(codes)
-    total = None
-    for start in range(0, len(codes), length):
-        part = slice(start, start + length)
-        marks = _marks(codes[part], added, values[part])
-        total = marks @ x[part] if total is None else np.add(total, marks @ x[part], out=total)
-    if total is not None and runs:
-        for code, run in runs.items():
-            total[code] += total[run].sum(axis=0)
-        total = total[:height]
-    return total
-
-
-def add_rows(total: np.ndarray, positions: np.ndarray, rows: np.ndarray) -> None:
-    """Add rows to those of a total at different positions, by NumPy and in place."""
-    total[positions] += rows
-
-
-def _with_short_runs(codes: np.ndarray, height: int) -> tuple[np.ndarray, dict[int, slice]]:
-    """Codes that no more than `LONGEST_RUN` rows have, and which are added to those of others."""
-    runs: dict[int, slice] = {}
-    for code in np.flatnonzero(np.bincount(codes) > LONGEST_RUN).tolist():
-        codes = codes if runs else codes.copy()
-        rest = np.flatnonzero(codes == code)[LONGEST_RUN:]
-        codes[rest] = height + np.arange(len(rest)) // LONGEST_RUN
-        runs[code] = slice(height, height + -(-len(rest) // LONGEST_RUN))
-        height = runs[code].stop
-    return codes, runs
+    values = np.ones(len(codes), rows.dtype) if weights is None else weights
+    return np.asarray(_marks(codes, height, values) @ rows)
 
 
 def _marks(codes: np.ndarray, height: int, values: np.ndarray) -> Any:

@@ -29,6 +29,14 @@ NEARLY_ORTHOGONAL = 1.0
 SYRK_FROM, TRIANGLES_FROM = 512, 4096
 
 
+def add(total: Array | None, term: Array) -> Array:
+    """A sum that starts at nothing and takes its terms in place: both belong to the caller."""
+    if total is None:
+        return term
+    total += term
+    return total
+
+
 def gram(rows: Array) -> Array:
     """RᵀR, (m, j) ↦ (j, j)."""
     xp, _ = place_of(rows)
@@ -223,15 +231,20 @@ def largest_eigenpairs(matrix: Array, k: int) -> tuple[Array, Array]:
 
     Returns
     -------
-    eigenvalues : array, shape (j,)
-        j = k if only those are computed, j = m if the library computes all anyway.
-    eigenvectors : array, shape (m, j)
+    eigenvalues : array, shape (k,)
+    eigenvectors : array, shape (m, k)
     """
     xp, device = place_of(matrix)
     solve = _eigh_of_numpy(matrix.shape[0], k) if isinstance(matrix, np.ndarray) else None
     values, vectors = eigh(matrix, solve)
+    first = values.shape[0] - k
+    values, vectors = values[first:], vectors[:, first:]
+    if isinstance(matrix, np.ndarray):
+        return values[::-1].copy(), vectors[:, ::-1].copy()
+    if compat.is_torch_namespace(xp):
+        return xp.flip(values), xp.flip(vectors, axis=1)
     # take, not a flipped view: negative strides abort torch when they reach it by DLPack.
-    descending = xp.arange(values.shape[0] - 1, -1, -1, device=device)
+    descending = xp.arange(k - 1, -1, -1, device=device)
     return xp.take(values, descending, axis=0), xp.take(vectors, descending, axis=1)
 
 
@@ -247,27 +260,18 @@ def _eigh_of_numpy(size: int, k: int) -> Callable[..., Any] | None:
         with few_threads(size):
             # As exact as NumPy's, which computes in double precision, too.
             exact = matrix.astype(np.float64 if size <= LARGE_MATRIX else matrix.dtype)
+            # Near one: LAPACK's driver for some eigenpairs rounds differently in other units.
+            exponent = int(np.frexp(np.abs(exact.diagonal()).max())[1])
+            np.ldexp(exact, -exponent, out=exact)
             values, vectors = scipy_linalg().eigh(
                 exact.T, overwrite_a=True, check_finite=False, **chosen
             )
+            values = np.ldexp(values, exponent)
         if is_some and values.shape[0] < k:  # without an error, for NaN
             raise np.linalg.LinAlgError("the eigensolver did not converge")
         return values.astype(matrix.dtype, copy=False), vectors.astype(matrix.dtype, copy=False)
 
     return solve
-
-
-def count_above(matrix: np.ndarray, level: float) -> int:
-    """Eigenvalues of a symmetric matrix of NumPy above a level, by Sylvester's law of inertia."""
-    size = matrix.shape[0]
-    lapack = scipy_linalg().lapack
-    with few_threads(size):
-        shifted = matrix.astype(np.float64)
-        shifted.flat[:: size + 1] -= level
-        room = int(lapack.dsytrf_lwork(size, lower=True)[0])
-        factor, pivots, _ = lapack.dsytrf(shifted.T, lower=True, lwork=room, overwrite_a=True)
-    is_alone = pivots > 0  # other pivots are blocks of two, with one eigenvalue of either sign
-    return int((factor.diagonal()[is_alone] > 0.0).sum() + (~is_alone).sum() // 2)
 
 
 def solve_positive(matrix: Array, right: Array) -> Array:
@@ -283,11 +287,6 @@ def log_normal_cdf(values: np.ndarray) -> np.ndarray:
     return np.asarray(_special().log_ndtr(values))
 
 
-def erfc(values: np.ndarray) -> np.ndarray:
-    """1 − erf(x), on the host."""
-    return np.asarray(_special().erfc(values))
-
-
 def erfcx(values: np.ndarray) -> np.ndarray:
     """exp(x²)·erfc(x), on the host."""
     return np.asarray(_special().erfcx(values))
@@ -301,7 +300,7 @@ def _special() -> Any:
 def incidence(first: np.ndarray, second: np.ndarray, count: int) -> Any:
     """The sparse matrix that subtracts pairs of rows, on the host: (P,), (P,) ↦ (P, count)."""
     sparse = importlib.import_module("scipy.sparse")
-    pairs = np.arange(len(first))
-    values = np.repeat([1.0, -1.0], len(pairs))
-    where = (np.tile(pairs, 2), np.concatenate([first, second]))
-    return sparse.csr_array((values, where), shape=(len(pairs), count))
+    size = 2 * len(first)
+    ends = np.stack([first, second], axis=1).reshape(size)
+    values = np.tile([1.0, -1.0], len(first))
+    return sparse.csr_array((values, ends, np.arange(0, size + 1, 2)), shape=(len(first), count))

@@ -34,10 +34,10 @@ _NAMES = {module: name for name, (module, _) in _LIBRARIES.items()}
 # What this package calls of the standard: a library that lacks one of them cannot be used.
 FUNCTIONS = (
     *("linalg.cholesky", "linalg.diagonal", "linalg.eigh", "linalg.qr", "linalg.solve"),
-    *("linalg.trace", "linalg.vector_norm"),
+    "linalg.trace",
     *("__array_namespace_info__", "abs", "all", "any", "arange", "argmax", "asarray", "astype"),
     *("clip", "concat", "cumulative_sum", "empty", "exp", "eye", "finfo", "flip", "from_dlpack"),
-    *("isdtype", "isfinite", "isnan", "log", "matmul", "max", "maximum", "mean", "min", "ones"),
+    *("isdtype", "isfinite", "isnan", "log", "max", "maximum", "mean", "ones"),
     *("ones_like", "reshape", "result_type", "sqrt", "stack", "sum", "take", "where"),
     *("zeros", "zeros_like"),
 )
@@ -89,6 +89,8 @@ def place_of_sparse(x: Any) -> Place:
 
 def namespace_of(x: Array) -> Any:
     """The namespace of an array; of a Dask array, that of Dask."""
+    if type(x) is np.ndarray:
+        return NUMPY.xp
     return x.place.xp if isinstance(x, Matrix) else compat.array_namespace(x)
 
 
@@ -219,10 +221,7 @@ def _as_device(xp: ModuleType, device: object) -> object:
     if not isinstance(device, str):
         return device  # None is the library's default
     if compat.is_cupy_namespace(xp):
-        kind, _, index = device.partition(":")
-        if kind not in ("cuda", "gpu") or not (index or "0").isdigit():
-            raise ValueError("CuPy's devices are 'cuda', 'cuda:0', 'cuda:1', ...")
-        return xp.cuda.Device(int(index) if index else None)
+        return _cupy_device(xp, device)
     if compat.is_jax_namespace(xp):
         kind, _, index = device.partition(":")
         return jax().devices(kind)[int(index or 0)]
@@ -230,6 +229,13 @@ def _as_device(xp: ModuleType, device: object) -> object:
         return device
     matches = [known for known in _devices(xp) if device in (str(known), device_name(known))]
     return matches[0] if matches else device
+
+
+def _cupy_device(xp: ModuleType, device: str) -> Any:
+    kind, _, index = device.partition(":")
+    if kind not in ("cuda", "gpu") or not (index or "0").isdigit():
+        raise ValueError("CuPy's devices are 'cuda', 'cuda:0', 'cuda:1', ...")
+    return xp.cuda.Device(int(index) if index else None)
 
 
 def device_name(device: Any) -> str:
@@ -293,3 +299,17 @@ class Matrix:
     def move(self, place: Place) -> Matrix:
         """The same in another library or on another device."""
         raise NotImplementedError
+
+
+def is_accelerated(place: Place) -> bool:
+    """Whether a place is a GPU or another accelerator."""
+    xp, device = place
+    if xp is NUMPY.xp:
+        return False
+    if compat.is_cupy_namespace(xp):
+        return True
+    if compat.is_torch_namespace(xp):
+        return bool(device.type != "cpu")
+    if is_dpnp(xp):
+        return bool(device.sycl_device.is_gpu)
+    return compat.is_jax_namespace(xp) and bool(device.platform != "cpu")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import math
 import traceback
 from collections.abc import Hashable, Iterator
 from functools import lru_cache
@@ -14,10 +13,7 @@ from typing import Any
 import array_api_compat as compat
 import numpy as np
 
-from slce_xp._backend.places import Array, Place, first_line, jax, place_of
-
-# Powers of two that numbers and their products can be multiplied by at any time.
-MODERATE_EXPONENT = 20
+from slce_xp._backend.places import Array, Place, first_line, is_accelerated, jax, place_of
 
 
 def dtype_name(dtype: Hashable) -> str:
@@ -31,30 +27,6 @@ def _dtype_name(kind: Hashable, dtype: Hashable) -> str:
     if isinstance(dtype, (type, np.dtype)):  # np.float32 is a class, not a dtype
         return np.dtype(dtype).name
     return str(dtype).rpartition(".")[2]
-
-
-def factors_of(scale: float) -> tuple[float, float]:
-    """Two powers of two with the given product, one to apply before a matrix product, one after.
-
-    Neither overflows, even if their product does. The second is 1 if the scale is moderate.
-    """
-    exponent = math.frexp(scale)[1] - 1
-    if abs(exponent) <= MODERATE_EXPONENT:
-        return scale, 1.0
-    return math.ldexp(1.0, exponent // 2), math.ldexp(1.0, exponent - exponent // 2)
-
-
-def longest_sum(place: Place, is_sparse: bool) -> int | None:
-    """Rows that a product in single precision should add up at most; None for any number.
-
-    Products on a CPU add term after term, or block after block, and round each time; a GPU's
-    add in a tree.
-    """
-    if compat.is_torch_namespace(place.xp):
-        return 1024 if str(place.device) == "cpu" else None
-    if compat.is_numpy_namespace(place.xp):
-        return 1024 if is_sparse else 4096
-    return None
 
 
 def working_dtype(x: Array) -> Any:
@@ -89,6 +61,20 @@ def is_floating(x: Array) -> bool:
 def longest_float(place: Place) -> Any:
     """float64, or what a device has that cannot hold it."""
     return real_dtypes(place).get("float64", place.xp.float32)
+
+
+def sums_dtype(x: Array) -> Any:
+    """The dtype of sums over `x`: float64 on a CPU, that of `x` on an accelerator.
+
+    Many accelerators compute float64 at 1/32 or 1/64 of the speed.
+    """
+    place = place_of(x)
+    return working_dtype(x) if is_accelerated(place) else longest_float(place)
+
+
+def itemsize(dtype: Hashable) -> int:
+    """Bytes of a number."""
+    return 4 if dtype_name(dtype) == "float32" else 8
 
 
 def real_dtypes(place: Place) -> dict[str, Any]:

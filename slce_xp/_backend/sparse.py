@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
@@ -12,14 +12,8 @@ import array_api_compat as compat
 import numpy as np
 
 from slce_xp._backend.places import NUMPY, Array, Matrix, Place, has_csr, place_of, place_of_sparse
-from slce_xp._backend.precision import dtype_name, factors_of
 from slce_xp._backend.transfer import from_host, move, to_host
 from slce_xp._errors import wrong_type
-
-LARGEST_COPY = 2**15  # numbers that are copied at a time
-# Share of entries that are stored, by bytes of one, up to which SciPy's product of sparse matrices
-# is faster than that of dense blocks of rows.
-LARGEST_DENSITY = {4: 0.06, 8: 0.085}
 
 
 def copied(x: Array) -> Array:
@@ -59,7 +53,7 @@ def join_rows(parts: list[Array]) -> Array:
 
 
 class Sparse(Matrix):
-    """A sparse matrix of any library, as far as the core needs one: ``dense @ sparse``.
+    """A sparse matrix of any library, as far as the core needs one.
 
     Products are always a sparse matrix times a dense one, the kind that every library gets right.
 
@@ -69,12 +63,8 @@ class Sparse(Matrix):
         Made compressed rows when it is first computed with, if it is of another kind.
     """
 
-    __array_ufunc__ = None  # NumPy leaves ``array @ sparse`` to us
-    __array_priority__ = 1000.0  # and so does CuPy
-
-    def __init__(self, matrix: Any, transposed: bool = False) -> None:
+    def __init__(self, matrix: Any) -> None:
         self._given = matrix
-        self._transposed = transposed
 
     @cached_property
     def _matrix(self) -> Any:
@@ -110,7 +100,7 @@ class Sparse(Matrix):
     def shape(self) -> tuple[int, int]:  # type: ignore[override]
         """Rows and columns."""
         n, d = self._given.shape
-        return (int(d), int(n)) if self._transposed else (int(n), int(d))
+        return int(n), int(d)
 
     @property
     def values(self) -> Array:
@@ -127,30 +117,77 @@ class Sparse(Matrix):
         """Where the values are."""
         return place_of_sparse(self._given)
 
-    @property
-    def T(self) -> Sparse:  # noqa: N802 -- as arrays call it
-        """The transpose: the same memory."""
-        return Sparse(self._matrix, not self._transposed)
+    # ------------------------------------------------------------ products
 
-    def __rmatmul__(self, dense: Array) -> Array:
-        """Multiply (b, n) by (n, d)."""
-        left = self._matrix if self._transposed else self._columns
-        return (left @ dense.T).T
+    def times(self, columns: Array) -> Array:
+        """X·V, (d, b) ↦ (n, b)."""
+        return self._matrix @ columns
+
+    def adjoint(self, columns: Array) -> Array:
+        """Xᵀ·U, (n, b) ↦ (d, b)."""
+        return self._transpose @ columns
 
     @cached_property
-    def _columns(self) -> Any:
+    def _transpose(self) -> Any:
         """The transpose as the library has it: the same memory, which takes SciPy some time."""
         return self._matrix.T if has_csr(self._matrix) else self._matrix.t()
 
+    def columns(self, index: Array) -> Array:
+        """Some columns, (n, m), dense."""
+        if self.has_columns:
+            return np.asarray(self._matrix[:, index].toarray())
+        xp, device = self.place
+        every = xp.arange(self.shape[1], device=device)
+        return self.times(xp.astype(every[:, None] == index[None, :], self.dtype))
+
+    def sums_by_code(
+        self, codes: np.ndarray, height: int, weights: np.ndarray | None
+    ) -> np.ndarray:
+        """Sum rows times weights by code, of a SciPy matrix: (n, d) ↦ (height, d)."""
+        data, columns, pointers = self.parts()
+        lengths = np.diff(pointers)
+        where = np.repeat(codes * self.shape[1], lengths) + columns
+        values = data if weights is None else data * np.repeat(weights, lengths)
+        total = np.bincount(where, values, height * self.shape[1])
+        return total.reshape(height, -1).astype(self.dtype, copy=False)
+
+    def sum_squares(self, weights: Array | None) -> Array:
+        """Σ w x² of each column, (q, n) ↦ (q, d); with ones by default."""
+        xp, device = self.place
+        if weights is None:
+            weights = xp.ones((1, self.shape[0]), dtype=self.dtype, device=device)
+        if self.place != NUMPY:
+            return self._with_values(self.values * self.values).adjoint(weights.T).T
+        data, columns, pointers = self.parts()
+        lengths, squares = np.diff(pointers), data * data
+        sums = [np.bincount(columns, squares * np.repeat(w, lengths), self.shape[1])
+                for w in weights]  # fmt: skip
+        return np.stack(sums).astype(self.dtype, copy=False)
+
+    # ------------------------------------------------------------ parts
+
     def rows(self, index: slice) -> Sparse:
-        """Some rows, if `can_slice`: torch has no slices of sparse matrices."""
+        """Some rows: views of the same memory."""
         matrix, start, stop = self._matrix, index.start, index.stop
+        if not has_csr(matrix):
+            return Sparse(self._torch_rows(start, stop))
         if self.place != NUMPY:
             return Sparse(matrix[start:stop])
         pointers = matrix.indptr[start : stop + 1]
         stored = slice(pointers[0], pointers[-1])
         parts = (matrix.data[stored], matrix.indices[stored], pointers - pointers[0])
         return Sparse(compressed_views(type(matrix), parts, (stop - start, matrix.shape[1])))
+
+    def _torch_rows(self, start: int, stop: int) -> Any:
+        """Some rows of a torch matrix, which has no slices."""
+        values, columns, pointers = self.parts()
+        stored = slice(int(self._host_pointers[start]), int(self._host_pointers[stop]))
+        parts = (pointers[start : stop + 1] - pointers[start], columns[stored], values[stored])
+        return _torch_csr(*parts, (stop - start, self.shape[1]))
+
+    @cached_property
+    def _host_pointers(self) -> np.ndarray:
+        return to_host(self.parts()[2])
 
     def only(self, positions: np.ndarray) -> Sparse:
         """The rows at some ascending positions."""
@@ -172,7 +209,7 @@ class Sparse(Matrix):
 
     @property
     def can_slice(self) -> bool:
-        """Whether `rows` can be asked for."""
+        """Whether slices of rows can be read by others: torch's matrices have none."""
         return has_csr(self._given)
 
     @property
@@ -181,171 +218,41 @@ class Sparse(Matrix):
         return self.place == NUMPY
 
     def column_reader(self, dtype: Any) -> Callable[[slice], np.ndarray]:
-        """A function from a slice to the dense columns there, (width, n), by a sorted copy."""
-        by_columns = Sparse(self._columns.tocsr())
-        return lambda index: by_columns.rows(index).dense(dtype)
+        """A function from a slice to the dense columns there, (n, width), by a sorted copy."""
+        by_columns = Sparse(self._transpose.tocsr())
+        return lambda index: by_columns.rows(index).astype(dtype).dense().T
 
-    def outer(self, factors: np.ndarray | None = None, scale: float = 1.0) -> np.ndarray | None:
-        """Z·Zᵀ of Z = scale·X, columns times factors, by SciPy: shape (n, n).
-
-        None if X is not so sparse that this is faster than a dense product.
-        """
-        values, columns, pointers = self.parts()
-        n, d = self.shape
-        pairs = np.square(np.bincount(columns, minlength=d), dtype=np.float64).sum()
-        if pairs > LARGEST_DENSITY[self.dtype.itemsize] ** 2 * n * n * d:
-            return None
-        if scale != 1.0:
-            values = values * scale
-        if factors is not None:
-            values = values * factors[columns]
-        rows = compressed_views(type(self._matrix), (values, columns, pointers), (n, d))
-        return np.asarray((rows @ rows.T).toarray())
-
-    def dense(self, dtype: Any) -> np.ndarray:
-        """As an array of a dtype, of a SciPy matrix."""
-        return np.asarray(self.astype(dtype)._matrix.toarray())
+    def dense(self) -> Array:
+        """As an array."""
+        x = self._matrix
+        return x.toarray() if has_csr(x) else x.to_dense()
 
     def astype(self, dtype: Any) -> Sparse:
         """With values of another dtype."""
         if self.dtype == dtype:
             return self
+        if not has_csr(self._matrix):
+            return Sparse(self._matrix.to(dtype))
+        return self._with_values(self._matrix.data.astype(dtype))
+
+    def _with_values(self, values: Array) -> Sparse:
+        """The same entries with other values; the indices are not copied."""
         matrix = self._matrix
         if not has_csr(matrix):
-            return Sparse(matrix.to(dtype), self._transposed)
-        # Not by its own `astype`, which copies the indices, too.
-        parts = (matrix.data.astype(dtype), matrix.indices, matrix.indptr)
+            _, columns, pointers = self.parts()
+            return Sparse(_torch_csr(pointers, columns, values, self.shape))
+        parts = (values, matrix.indices, matrix.indptr)
         make = compressed_views if self.place == NUMPY else _compressed
-        return Sparse(make(type(matrix), parts, matrix.shape), self._transposed)
+        return Sparse(make(type(matrix), parts, matrix.shape))
 
     def copy(self) -> Sparse:
         """The same in memory of its own."""
         native = has_csr(self._matrix)
-        return Sparse(self._matrix.copy() if native else self._matrix.clone(), self._transposed)
+        return Sparse(self._matrix.copy() if native else self._matrix.clone())
 
     def __mul__(self, factor: float) -> Sparse:
         """With values times a number."""
-        return Sparse(self._matrix * factor, self._transposed)
-
-    def squared(self) -> Sparse:
-        """With the squares of the values."""
-        matrix = self._matrix
-        squares = matrix.multiply(matrix) if has_csr(matrix) else matrix * matrix
-        return Sparse(squares, self._transposed)
-
-    def gram(
-        self, weights: Array | None, width: int, scale: float = 1.0, shift: Array | None = None
-    ) -> Array:
-        """ZᵀZ of weighted rows Z = scale·(X − shift), shape (d, d), dense.
-
-        By SciPy it is a product of two sparse matrices, or of dense blocks of rows. Otherwise it is
-        made of `width` of its rows at a time, as products with unit vectors: CuPy's product is not
-        to be relied on.
-        """
-        if self.place == NUMPY:
-            if shift is None and self._is_thin:
-                return (self if scale == 1.0 else self * scale)._own_gram(weights)
-            return self._gram_of_blocks(weights, width, scale, shift)
-        xp, _ = self.place
-        parts = []
-        for columns in self._shifted_columns(width, scale, shift):
-            if weights is not None:
-                columns = columns * weights
-            before, after = factors_of(scale)
-            product = columns @ self if scale == 1.0 else ((columns * before) @ self) * after
-            if shift is not None:
-                product -= xp.sum(columns, axis=1)[:, None] * (shift * scale)
-            parts.append(product)
-        return xp.concat(parts, axis=0)
-
-    @property
-    def _is_thin(self) -> bool:
-        """Whether rows have so few entries that products of all pairs of them are few."""
-        n, d = self.shape
-        return self.stored <= LARGEST_DENSITY[self.dtype.itemsize] * n * d
-
-    def _gram_of_blocks(
-        self, weights: np.ndarray | None, width: int, scale: float, shift: np.ndarray | None
-    ) -> np.ndarray:
-        """ZᵀZ by dense blocks of rows, as large as three times `width` dense columns."""
-        n, d = self.shape
-        length = max(1, 3 * width * n // (3 * d if weights is not None else 2 * d))
-        total = np.zeros((d, d), dtype=self.dtype)
-        for start in range(0, n, length):
-            part = slice(start, min(start + length, n))
-            rows = self.rows(part)._matrix.toarray()
-            if shift is not None:
-                rows -= shift
-            if scale != 1.0:
-                rows *= scale
-            weighted = rows if weights is None else rows * weights[part, None]
-            total += rows.T @ weighted  # one array twice: SYRK
-        return total
-
-    def _own_gram(self, weights: np.ndarray | None) -> np.ndarray:
-        """XᵀX of weighted rows by SciPy, in blocks of rows with fewer than d² entries."""
-        n, d = self.shape
-        total = np.zeros((d, d), dtype=self.dtype)
-        most = max(1, max(LARGEST_COPY, d * d // 4) * n // max(1, self.stored))
-        for start in range(0, n, most):
-            right = self.rows(slice(start, min(start + most, n)))._matrix
-            left = right
-            if weights is not None:
-                values = right.data * np.repeat(
-                    weights[start : start + most], np.diff(right.indptr)
-                )
-                left = compressed_views(
-                    type(right), (values, right.indices, right.indptr), right.shape
-                )
-            total += (left.T.tocsr() @ right).toarray()
-        return total
-
-    def sums_by_code(self, codes: np.ndarray, height: int, values: np.ndarray) -> np.ndarray:
-        """Sum rows times values by code, of a SciPy matrix: (n, d) ↦ (height, d)."""
-        data, columns, pointers = self.parts()
-        d = self.shape[1]
-        total = np.zeros(height * d)
-        most = max(1, LARGEST_COPY * len(codes) // max(1, self.stored))
-        for start in range(0, len(codes), most):
-            rows = slice(start, start + most)
-            part = pointers[start : start + most + 1]
-            stored, lengths = slice(part[0], part[-1]), np.diff(part)
-            where = np.repeat(codes[rows] * d, lengths) + columns[stored]
-            np.add.at(total, where, data[stored] * np.repeat(values[rows], lengths).astype(float))
-        with np.errstate(over="ignore"):  # infinities are reported by those who ask for sums
-            return total.astype(self.dtype).reshape(height, d)
-
-    def sum_squares(self, weights: Array, width: int, scale: float, shift: Array) -> Array:
-        """Σ w ‖z‖² of rows z = scale·(x − shift), for columns of weights: (n, q) ↦ (q,)."""
-        xp, _ = self.place
-        columns = self._shifted_columns(width, scale, shift)
-        return sum(xp.sum((part * part) @ weights, axis=0) for part in columns)
-
-    def _shifted_columns(self, width: int, scale: float, shift: Array | None) -> Iterator[Array]:
-        """All columns of scale·(X − shift), as the rows of dense arrays."""
-        d = self.shape[1]
-        read = self.column_reader(self.dtype) if self.has_columns else None
-        for start in range(0, d, width):
-            if read is None:
-                columns = self.columns(start, width)
-            else:  # many times as fast
-                columns = read(slice(start, min(start + width, d)))
-            if shift is not None:
-                columns = columns - shift[start : start + width][:, None]
-            yield columns if scale == 1.0 else columns * scale
-
-    def columns(self, start: int, width: int) -> Array:
-        """Some columns as the rows of a dense array, shape (width or less, n)."""
-        xp, device = self.place
-        d = self.shape[1]
-        units = xp.eye(min(width, d - start), d, k=start, dtype=self.dtype, device=device)
-        return units @ self.T
-
-    def row_squares(self) -> Array:
-        """Squared length of each row, shape (n,)."""
-        xp, device = self.place
-        ones = xp.ones((1, self.shape[1]), dtype=self.dtype, device=device)
-        return xp.reshape(ones @ self.squared().T, (-1,))
+        return self._with_values(self.values * factor)
 
     def parts(self) -> tuple[Array, Array, Array]:
         """Values, column indices and row pointers."""
@@ -370,10 +277,7 @@ class Sparse(Matrix):
         parts = tuple(move(part, place) for part in self.parts())
         if compat.is_torch_namespace(place.xp):
             values, columns, rows = parts
-            make = importlib.import_module("torch").sparse_csr_tensor
-            with warnings.catch_warnings():
-                warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta")
-                return Sparse(make(rows, columns, values, self.shape, check_invariants=False))
+            return Sparse(_torch_csr(rows, columns, values, self.shape))
         if compat.is_cupy_namespace(place.xp):
             make = importlib.import_module("cupyx.scipy.sparse").csr_matrix
         elif compat.is_numpy_namespace(place.xp):
@@ -385,6 +289,13 @@ class Sparse(Matrix):
                 "of them, or a dense X",
             )
         return Sparse(make(parts, shape=self.shape))
+
+
+def _torch_csr(pointers: Any, columns: Any, values: Any, shape: tuple[int, int]) -> Any:
+    make = importlib.import_module("torch").sparse_csr_tensor
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta")
+        return make(pointers, columns, values, shape, check_invariants=False)
 
 
 def _compressed(kind: Any, parts: tuple[Array, Array, Array], shape: tuple[int, int]) -> Any:
@@ -403,16 +314,3 @@ def byte_count(x: Array) -> int:
     if isinstance(x, Sparse):
         return sum(int(part.nbytes) for part in x.parts())
     return int(getattr(x, "nbytes", 8 * x.shape[0] * x.shape[1]))  # array-api-strict has none
-
-
-def draw_sparse(
-    seed: int, shape: tuple[int, int], per_row: int, place: Place, dtype: Any
-) -> Sparse:
-    """Random sparse rows with as many entries each, for measurements."""
-    rng = np.random.default_rng(seed)
-    n, d = shape
-    columns = np.sort(rng.integers(0, d, (n, per_row), dtype=np.int32), axis=1).reshape(-1)
-    values = rng.standard_normal(n * per_row).astype(dtype_name(dtype))
-    pointers = np.arange(0, n * per_row + 1, per_row, dtype=np.int32)
-    make = importlib.import_module("scipy.sparse").csr_array
-    return Sparse(make((values, columns, pointers), shape=shape)).move(place)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from types import ModuleType
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 
 from slce_xp._backend.places import (
     BACKENDS,
+    NUMPY,
     Array,
     Matrix,
     Place,
@@ -71,10 +73,13 @@ def _by_own_method(x: Array) -> Any:
     return None
 
 
+_COPY = partial(np.array, dtype=np.float64)
+
+
 def read(*arrays: Array) -> list[np.ndarray]:
     """Arrays of one dtype on the host, in double precision: all of them in one transfer."""
-    if all(isinstance(a, (np.ndarray, np.generic)) for a in arrays):
-        return [np.array(a, dtype=np.float64) for a in arrays]
+    if isinstance(arrays[0], (np.ndarray, np.generic)):
+        return list(map(_COPY, arrays))
     xp, _ = place_of(arrays[0])
     parts = [xp.reshape(a, (-1,)) for a in arrays]
     flat = to_host(parts[0] if len(parts) == 1 else xp.concat(parts)).astype(np.float64)
@@ -93,8 +98,8 @@ def _torch_to_host(x: Array) -> np.ndarray:
 def from_host(values: np.ndarray, place: Place, dtype: Any = None) -> Array:
     """A NumPy array at `place`; shares memory if the library can."""
     xp, device = place
-    if compat.is_numpy_namespace(xp):
-        return xp.asarray(values, dtype=dtype)
+    if xp is NUMPY.xp:
+        return np.asarray(values, dtype=dtype)
     # No other library has a foreign byte order or floats longer than float64.
     native = (
         np.dtype(np.float64) if values.dtype == np.longdouble else values.dtype.newbyteorder("=")

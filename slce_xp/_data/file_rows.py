@@ -15,7 +15,7 @@ from slce_xp import _backend
 from slce_xp._backend import Array, Buffer, Place, Sparse, Uploads
 from slce_xp._data.row_reader import RowReader
 from slce_xp._progress import Progress
-from slce_xp.core.rows import BlockRows, first_not_finite
+from slce_xp.core.rows import BlockRows
 
 # Bytes of a block that is read if nothing else is planned: enough for a disk and fast products.
 READ_BLOCK = 2**24
@@ -44,8 +44,6 @@ class FileRows(BlockRows):
     kept : numpy.ndarray of int, optional
         Positions of the rows to read, ascending; all by default.
     """
-
-    by_rows = True
 
     def __init__(
         self,
@@ -78,10 +76,8 @@ class FileRows(BlockRows):
         return self._reader.read(block, None if buffer is None else buffer.memory), buffer
 
     def _put(self, rows: Array) -> Array:
-        """Rows in the dtype to compute in."""
-        if isinstance(rows, Sparse):
-            return rows.astype(self.dtype)
-        return self.place.xp.astype(rows, self.dtype, copy=False)
+        """Sparse rows in the dtype to compute in, dense ones as they are."""
+        return rows.astype(self.dtype) if isinstance(rows, Sparse) else rows
 
     def row_blocks(self, made: int) -> Iterator[slice]:
         """Slices of rows as they are read, whatever a term allocates."""
@@ -94,7 +90,8 @@ class FileRows(BlockRows):
         length = min(max(1, count // spots), max(1, self.n // spots))
         starts = [(self.n - length) * i // max(1, spots - 1) for i in range(min(spots, self.n))]
         runs = [self.rows(slice(start, start + length)) for start in starts]
-        return self.place.xp.concat(runs, axis=0)
+        runs = [run.dense() for run in runs] if self.is_sparse else runs
+        return self.place.xp.astype(self.place.xp.concat(runs, axis=0), self.dtype, copy=False)
 
     def _read(self, blocks: list[slice]) -> Generator[tuple[slice, Array]]:
         """Blocks in order, whichever reader is first."""
@@ -134,8 +131,8 @@ class FileRows(BlockRows):
         size = max(1, length * self.d * reader.dtype.itemsize)
         return _backend.uploads_to(self.place, size, readers + 1), readers
 
-    def outer(self, centred: Callable[[Array], Array]) -> Array:
-        """R·Rᵀ of rows R = centred(rows), shape (n, n).
+    def outer(self, prepare: Callable[[Array, slice], Array]) -> Array:
+        """R·Rᵀ of rows R = prepare(rows), shape (n, n).
 
         Some rows are held while all after them are read: p such panels take p / 2 passes over X.
         """
@@ -144,14 +141,14 @@ class FileRows(BlockRows):
             held: list[Array] = []  # as they were read: joined they would be there twice
             with contextlib.closing(self._read(_within(panel, self._read_rows))) as blocks:
                 for _, rows in blocks:
-                    held.append(centred(rows))
+                    held.append(prepare(rows, slice(None)))
                     del rows
             strips = [[left @ right.T for right in held[i:]] for i, left in enumerate(held)]
             rest = _within(slice(panel.stop, self.n), self._read_rows)
             if rest:
                 with contextlib.closing(self._read(rest)) as blocks:
                     for _, rows in blocks:
-                        right = centred(rows)
+                        right = prepare(rows, slice(None))
                         del rows
                         for left, strip in zip(held, strips, strict=True):
                             strip.append(left @ right.T)
@@ -160,14 +157,10 @@ class FileRows(BlockRows):
             panels.append(_mirrored(joined, self.place))
         return _mirrored(panels, self.place)
 
-    def raise_if_not_finite(self) -> None:
-        """Raise ValueError for the first NaN or infinity."""
-        with self.reading(0) as blocks:
-            for block, rows in blocks:
-                found = first_not_finite(rows)
-                if found is not None:
-                    row, column, value = found
-                    raise self._not_finite(block.start + row, column, value)
+    @property
+    def has_outer(self) -> bool:
+        """True if `outer` is supported: not of sparse rows, which are not shifted."""
+        return not self.is_sparse
 
 
 def _within(rows: slice, step: int) -> list[slice]:

@@ -59,9 +59,16 @@ def array_of(labels: list[Any]) -> np.ndarray:
     if any(isinstance(label, str) or is_missing(label) for label in labels):
         return _objects(labels)
     values = np.asarray(labels)
-    if values.ndim == 1 and values.dtype.kind in "iufc" and _count_booleans(labels):
+    if values.ndim != 1:
+        return values
+    return _exact_numbers(labels, values)
+
+
+def _exact_numbers(labels: list[Any], values: np.ndarray) -> np.ndarray:
+    """Labels that NumPy made `values` of: objects if it rounded numbers, or took True for 1."""
+    if values.dtype.kind in "iufc" and _count_booleans(labels):
         return _objects(_own(labels))
-    if values.ndim != 1 or values.dtype.kind not in "fcS":
+    if values.dtype.kind not in "fcS":
         return values
     own = _own(labels)
     if own and all(type(label) is int for label in own):  # some of them above 2⁶³

@@ -77,28 +77,15 @@ def as_labels(
     Labels of a part of the data may be of one class only, or lack classes that have a weight.
     """
     values = label_values(y)
-    if values.ndim != 1:
-        raise invalid(
-            "y",
-            f"y must be one-dimensional, one label per sample; got shape {values.shape}. "
-            "Flatten a column with y.ravel(), turn one-hot rows into labels with y.argmax(axis=1)",
-        )
-    if values.shape[0] != n_samples:
-        raise invalid(
-            "y",
-            f"X and y must have the same number of samples; "
-            f"got {n_samples} rows in X and {values.shape[0]} labels in y. Pass one label per row",
-        )
-    without = marks.without_label(values, unlabeled)
-    if without is None and not in_part:
+    _check_shape(values, n_samples)
+    without = None if unlabeled is None else marks.without_label(values, unlabeled)
+    if without is None and unlabeled is not None and not in_part:
         marks.warn_if_unmarked(unlabeled)
     _check_no_missing(values, without)
-    weights, unit = in_units(as_weights(sample_weight, n_samples, in_part))
-    present, n_unlabeled = None, 0
-    if without is not None or weights is not None:
-        positive: Any = np.True_ if weights is None else weights > 0
-        present = positive if without is None else positive & ~without
-        n_unlabeled = 0 if without is None else int((positive & without).sum())
+    weights, unit = None, 1.0
+    if sample_weight is not None:
+        weights, unit = in_units(as_weights(sample_weight, n_samples, in_part))
+    present, n_unlabeled = _present(without, weights)
     try:
         there = comparable(values if present is None else values[present], y)
         classes, codes, counts = unique(there)
@@ -111,12 +98,16 @@ def as_labels(
     if not in_part:
         check_class_count(classes, weights is not None)
         _check_not_continuous(classes, len(codes))
-        check_class_weight(class_weight, classes)
     if present is not None:
         everyone = np.full(n_samples, classes.shape[0], dtype=np.int64)
         everyone[present] = codes
         codes = everyone
-    weights, class_unit = in_units(class_weighted(weights, codes, classes, class_weight))
+    if class_weight is not None:
+        if not in_part:
+            check_class_weight(class_weight, classes)
+        weighted = class_weighted(weights, codes, classes, class_weight)
+        weights, class_unit = in_units(weighted)
+        unit *= class_unit
     return Labels(
         codes.astype(np.int64, copy=False),
         classes,
@@ -124,8 +115,34 @@ def as_labels(
         weights,
         n_unlabeled,
         as_unlabeled_weight(unlabeled_weight),
-        unit * class_unit,
+        unit,
     )
+
+
+def _check_shape(values: np.ndarray, n_samples: int) -> None:
+    """Raise ValueError unless there is one label for each sample."""
+    if values.ndim != 1:
+        raise invalid(
+            "y",
+            f"y must be one-dimensional, one label per sample; got shape {values.shape}. "
+            "Flatten a column with y.ravel(), turn one-hot rows into labels with y.argmax(axis=1)",
+        )
+    if values.shape[0] != n_samples:
+        raise invalid(
+            "y",
+            f"X and y must have the same number of samples; "
+            f"got {n_samples} rows in X and {values.shape[0]} labels in y. Pass one label per row",
+        )
+
+
+def _present(
+    without: np.ndarray | None, weights: np.ndarray | None
+) -> tuple[np.ndarray | None, int]:
+    """A mask of samples with a label and a positive weight, None for all; and the unlabelled."""
+    if without is None:
+        return (None if weights is None else weights > 0), 0
+    positive = np.ones(len(without), dtype=bool) if weights is None else weights > 0
+    return positive & ~without, int((positive & without).sum())
 
 
 def _check_not_continuous(classes: np.ndarray, n_samples: int) -> None:
@@ -173,6 +190,8 @@ def as_classes(classes: Any, found: np.ndarray) -> np.ndarray:
 
 
 def _check_no_missing(values: np.ndarray, without: np.ndarray | None) -> None:
+    if values.dtype.kind in "biu":
+        return
     missing = marks.missing(values)
     if missing is not None and without is not None:
         missing = missing & ~without

@@ -77,29 +77,52 @@ def check_values(x: Any, name: str) -> None:
 
 
 def _as_array(X: Any, name: str) -> Array:
+    if isinstance(X, np.ndarray):
+        return _of_numpy(X, name)
+    if _backend.is_dask(X):
+        return _of_dask(X, name)
+    # Frames first: a column may be called "nnz". A lazy frame has no `to_numpy`, and its `columns`
+    # warn.
+    for convert in (_of_frame, _of_sparse, _of_library, _of_rows):
+        found = convert(X, name)
+        if found is not None:
+            return found
+    raise wrong_type(
+        name,
+        f"{name} must be an array, a list of rows, a data frame or an object with a shape, a dtype "
+        f"and rows {name}[i:j]; got {type(X).__name__}"
+        + (f". Convert it: {name}.numpy()" if hasattr(X, "numpy") else ""),
+    )
+
+
+def _of_numpy(X: np.ndarray, name: str) -> Array:
     if isinstance(X, np.ma.MaskedArray):
         raise _masked(name, f"{name}.filled(value)")
-    if isinstance(X, np.ndarray):
-        # asarray: np.matrix has another `*`
-        return row_reader.RowReader(X, name) if row_reader.is_row_sliceable(X) else np.asarray(X)
-    if _backend.is_dask(X):
-        if isinstance(X._meta, np.ma.MaskedArray):
-            raise _masked(name, f"dask.array.ma.filled({name}, value)")
-        if any(np.isnan(size) for size in X.shape):
-            raise invalid(
-                name,
-                f"{name} must have chunks of known sizes; got a Dask array of shape {X.shape}. Let "
-                f"Dask find them: {name}.compute_chunk_sizes()",
-            )
-        return X
+    if isinstance(X, np.memmap) and row_reader.is_row_sliceable(X):
+        return row_reader.RowReader(X, name)
+    return np.asarray(X)  # np.matrix has another `*`
+
+
+def _of_dask(X: Any, name: str) -> Any:
+    if isinstance(X._meta, np.ma.MaskedArray):
+        raise _masked(name, f"dask.array.ma.filled({name}, value)")
+    if any(np.isnan(size) for size in X.shape):
+        raise invalid(
+            name,
+            f"{name} must have chunks of known sizes; got a Dask array of shape {X.shape}. Let "
+            f"Dask find them: {name}.compute_chunk_sizes()",
+        )
+    return X
+
+
+def _of_frame(X: Any, name: str) -> np.ndarray | None:
+    """The numbers of a frame or an Arrow table; None for anything else."""
     if hasattr(X, "to_dask_array"):
         raise wrong_type(
             name,
             f"{name} must be a Dask array; got a Dask {type(X).__name__}, all of which would be "
             f"loaded. Convert it: {name}.to_dask_array(lengths=True)",
         )
-    # Frames first: a column may be called "nnz". A lazy frame has no `to_numpy`, and its `columns`
-    # warn.
     if hasattr(X, "to_numpy") and hasattr(X, "columns"):
         return _frame_to_numpy(X, name)
     if hasattr(X, "column_names") and hasattr(X, "columns"):
@@ -110,6 +133,11 @@ def _as_array(X: Any, name: str) -> Array:
             f"{name} must be a matrix; got an {type(X).__name__} of cells, which has several. Pass "
             f"one, such as {name}.X, or fit with slce_xp.anndata.slce",
         )
+    return None
+
+
+def _of_sparse(X: Any, name: str) -> Any:
+    """A sparse matrix; None for anything else."""
     if _backend.is_sparse(X):
         return _backend.Sparse(X) if len(X.shape) == 2 else X
     if _is_unknown_sparse(X):
@@ -120,29 +148,32 @@ def _as_array(X: Any, name: str) -> Array:
             f"{name} must be dense, or a sparse matrix of SciPy, CuPy or torch; got a sparse "
             f"{type(X).__name__}. If memory allows: {name}.{way}()",
         )
+    return None
+
+
+def _of_library(X: Any, name: str) -> Array | None:
+    """An array of another library, or what is read by its rows; None for anything else."""
     if _backend.is_array(X):
         _check_library(X, name)
         return X
-    if row_reader.is_row_sliceable(X):
-        return row_reader.RowReader(X, name)
+    return row_reader.RowReader(X, name) if row_reader.is_row_sliceable(X) else None
+
+
+def _of_rows(X: Any, name: str) -> Any:
+    """Lists of rows and what NumPy can convert; None for anything else."""
     if len(getattr(X, "shape", (0, 0))) != 2:
         return X  # the caller checks its shape before all of it is loaded
     # Not a tensor by its items: they are arrays again, without end.
-    if hasattr(X, "__array__") or (hasattr(X, "__len__") and not hasattr(X, "shape")):
-        try:
-            return np.asarray(X)
-        except ValueError as error:
-            raise invalid(
-                name,
-                f"{name} must be rectangular; its rows have different lengths or kinds ({error}). "
-                "Give all rows the same number of numbers",
-            ) from error
-    raise wrong_type(
-        name,
-        f"{name} must be an array, a list of rows, a data frame or an object with a shape, a dtype "
-        f"and rows {name}[i:j]; got {type(X).__name__}"
-        + (f". Convert it: {name}.numpy()" if hasattr(X, "numpy") else ""),
-    )
+    if not (hasattr(X, "__array__") or (hasattr(X, "__len__") and not hasattr(X, "shape"))):
+        return None
+    try:
+        return np.asarray(X)
+    except ValueError as error:
+        raise invalid(
+            name,
+            f"{name} must be rectangular; its rows have different lengths or kinds ({error}). "
+            "Give all rows the same number of numbers",
+        ) from error
 
 
 def _is_unknown_sparse(X: Any) -> bool:

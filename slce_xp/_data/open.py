@@ -22,7 +22,6 @@ def open_rows(
     progress: Progress | None = None,
     read_rows: int = 0,
     panel_rows: int = 1,
-    whole_rows: bool = False,
     kept: np.ndarray | None = None,
 ) -> Rows:
     """The rows of a matrix of any kind.
@@ -38,15 +37,13 @@ def open_rows(
     read_rows, panel_rows : int
         Rows of a block that is read, by default as many as suit a disk; rows that the Gram form
         may hold.
-    whole_rows : bool
-        Whether chunks of a Dask array must hold whole rows.
     kept : numpy.ndarray of int, optional
         Positions of the rows to read, ascending; all by default.
     """
     if _backend.is_dask(x):
         # By name: only users of Dask import it.
         dask_rows = importlib.import_module("slce_xp._data.dask_rows")
-        return dask_rows.DaskRows(x, dtype, progress, whole_rows, kept)  # type: ignore[no-any-return]
+        return dask_rows.DaskRows(x, dtype, progress, kept)  # type: ignore[no-any-return]
     if isinstance(x, RowReader):
         return FileRows(x, place or x.place, read_rows, panel_rows, dtype, progress, kept)
     return open_array(x, dtype, progress, kept)

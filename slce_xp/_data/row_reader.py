@@ -160,10 +160,16 @@ class RowReader(Matrix):
                 "Check its file or connection; nothing was changed, and the call can be repeated"
             )
             raise naming(name, OSError(message)) from error
-        if tuple(rows.shape) != (stop - start, self.shape[1]):
+        self._check_block(rows, block_name, stop - start, is_masked)
+        return rows
+
+    def _check_block(self, rows: Array, block_name: str, length: int, is_masked: bool) -> None:
+        """Raise ValueError or TypeError for rows that are not what was asked for."""
+        name = self._name
+        if tuple(rows.shape) != (length, self.shape[1]):
             raise invalid(
                 name,
-                f"{block_name} must have shape {(stop - start, self.shape[1])}, as "
+                f"{block_name} must have shape {(length, self.shape[1])}, as "
                 f"{name}.shape = {self.shape} says; got {tuple(rows.shape)}. Return just the "
                 "requested rows, with all columns",
             )
@@ -181,7 +187,6 @@ class RowReader(Matrix):
                 f"{kinds[self.is_sparse]}, and {block_name} is {kinds[not self.is_sparse]}. "
                 "Make them all sparse, or all dense",
             )
-        return rows
 
 
 def _keeps_rows(rows: Any) -> bool:

@@ -1,1 +1,1 @@
-"""Which form of the eigenproblem to solve, and what that costs: integers in, a plan out."""
+"""Which form of the eigenproblem a fit takes, and what it costs."""

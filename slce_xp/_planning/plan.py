@@ -9,77 +9,75 @@ from typing import Any
 
 from slce_xp import _parameters
 from slce_xp._errors import invalid, naming
-from slce_xp._planning import mixed, profiles
-from slce_xp._planning.costs import Steps, flops_of, smaller_form
-from slce_xp._planning.memory import HOST_BYTES, ROOM_FACTOR, Limits, Memory, memory_of
-from slce_xp._planning.problem import BLOCKS, CLUSTER, ITEMSIZES, MEMORY, Problem
-from slce_xp._planning.profile import Profile
-from slce_xp._planning.schedule import (
+from slce_xp._planning.memory import HOST_BYTES, ROOM_FACTOR, Limits, memory_of
+from slce_xp._planning.problem import (
+    BLOCKS,
+    CLUSTER,
     EASY_PASSES,
+    ITEMSIZES,
+    MEMORY,
+    PASSES,
     TYPICAL_PASSES,
-    Schedule,
-    basis_length,
-    schedule_of,
+    Problem,
 )
-from slce_xp._planning.sizes import format_bytes, format_seconds, parse_bytes
-from slce_xp.core.solution import FORMS, Costs
+from slce_xp._planning.sizes import format_bytes, parse_bytes
 
-PATIENCE_BYTES = 5e12  # an hour or two of reading: recommend a cluster for more
-# An iteration must be predicted to be so many times faster than a dense form on easy data before it
-# is tried. Whatever the spectrum is, a fit that has to turn to the dense form takes about twice as
-# long as that, so neither choice loses more than this.
+# A matrix of at most this many rows is formed, whatever else: a dense eigensolver takes a fifth of
+# a second, and its result is exact to rounding. An iteration would read a file a dozen times.
+LARGEST_FORMED = {MEMORY: 1200, BLOCKS: 5000, CLUSTER: 5000}
+# The same for a sparse X in memory, in which an iteration is much faster.
+LARGEST_FORMED_SPARSE = 400
+# A larger one is formed unless that takes this many times the work of an iteration.
 LEAST_GAIN = 2.0
-# Matrices of at most so many rows are left to a dense eigensolver.
-SMALL = 200
-# The same on typical data, if the dense form cannot use what the iteration has found, and on GPUs,
-# where each pass is many launches. A pass over a file or a cluster is dear in more ways than its
-# seconds: forming C takes one.
-TYPICAL_GAIN, ONE_PASS_GAIN = 1.5, 4.0
-# S_t of float32 data is formed in float64 if that takes at most so many times as long. In single
-# precision it may turn out that eigenvalues within rounding of zero are needed, and all is computed
-# again: neither choice loses much more than this.
-MOST_WIDENING = 1.5
-REQUESTED = "requested"  # the reason for a form that was not chosen
-# For `choose`: the form with the smaller matrix, whatever is fastest.
+# Time of a flop relative to one of a large dense product: of products with centred blocks of rows,
+# of sparse products, and of LAPACK's eigensolvers.
+BLOCK_SLOWDOWN, SPARSE_SLOWDOWN, EIGH_SLOWDOWN = 2.0, 20.0, 5.0
+PATIENCE_BYTES = 5e12  # an hour or two of reading: recommend a cluster for more
+# For `choose`: the form with the smaller matrix.
 SMALLER = "smaller"
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How a fit is computed, with its predicted time and its estimated work and memory.
+    """How a fit is computed, with its estimated work and memory.
 
     Attributes
     ----------
     form : str
         "scatter" (d × d), "gram" (n × n) or "krylov" (matrix-free).
-    problem : Problem
-        The size of the problem: `n_samples`, `n_features`, `n_classes`, `n_components`, `dtype`,
-        `stored` entries of a sparse X, and `where` X is, are also attributes of the plan.
-    schedule : Schedule
-        `width` of the start block of an iteration, 0 without one, and the number of `wide_passes`
-        after which only residuals are added to its space.
-    memory : Memory
-        `bytes` that are allocated at the peak in addition to X, on its device; the workspace of a
-        dense eigensolver is counted as LAPACK's, twice its matrix. `block_bytes` of blocks that are
-        converted, shifted or read; `host_bytes` on the host; `read_rows` and `panel_rows` of
-        blocks that are read. All are also attributes of the plan.
-    seconds : float
-        Predicted time of a fit, with a typical number of products if it iterates. A prediction
-        from a profile of the device, not a measurement.
-    costs : Costs
-        Predicted seconds of the steps that an iteration chooses from.
+    n_samples, n_features, n_classes, n_components : int
+    dtype : str
+        Of X.
+    sums : str
+        The dtype of sums, matrices and vectors: float64 on a CPU, that of X on an accelerator.
+    stored : int or None
+        Stored entries of a sparse X.
+    where : {"memory", "blocks", "cluster"}
+        Where X is.
+    width : int
+        Rows of the start block of an iteration; 0 without one.
+    rows : int
+        Rows of the space of a typical iteration; 0 without one.
     passes : int
         Estimated passes over X, including the one for the class sums.
     flops : float
         Estimated floating-point operations.
-    device : str
-        The name of the profile behind the prediction.
+    bytes : int
+        Allocated at the peak in addition to X, on its device. The workspace of a dense eigensolver
+        is counted as LAPACK's, twice its matrix.
+    block_bytes : int
+        Allocated for blocks of X that are converted and centred, or read.
+    host_bytes : int
+        Allocated on the host: labels and the small problem of an iteration.
+    temporaries : int
+        Bytes of temporaries of a pass over X in memory, part of `bytes`; 0 if X is elsewhere.
+    read_rows, panel_rows : int
+        Rows of a block that is read, and those that the Gram form holds while it reads the others;
+        0 if X is not read in blocks.
     reason : str
         Why this form was chosen.
     advice : str
         Recommended storage for X, on a machine of a given memory.
-    precision : {"full", "mixed"}
-        "mixed": large products are taken in float32 and corrected by residuals in float64.
 
     See Also
     --------
@@ -88,112 +86,78 @@ class Plan:
     Examples
     --------
     >>> import slce_xp
-    >>> slce_xp.plan(200, 20531, 5, device="cpu").form
+    >>> slce_xp.plan(200, 20531, 5).form
     'gram'
-    >>> slce_xp.plan(6000, 6000, 10, device="cpu").form
+    >>> slce_xp.plan(6000, 6000, 10).form
     'krylov'
     """
 
     form: str
-    problem: Problem
-    schedule: Schedule
-    memory: Memory
-    seconds: float = math.nan
-    costs: Costs = Costs()  # noqa: RUF009 -- a tuple
+    n_samples: int
+    n_features: int
+    n_classes: int
+    n_components: int
+    dtype: str
+    sums: str
+    stored: int | None = None
+    where: str = MEMORY
+    width: int = 0
+    rows: int = 0
     passes: int = 1
     flops: float = math.nan
-    device: str = ""
+    bytes: int = 0
+    block_bytes: int = 0
+    host_bytes: int = 0
+    temporaries: int = 0
+    read_rows: int = 0
+    panel_rows: int = 0
     reason: str = ""
     advice: str = ""
-    precision: str = mixed.FULL
 
-    n_samples = property(lambda self: self.problem.n)
-    n_features = property(lambda self: self.problem.d)
-    n_classes = property(lambda self: self.problem.n_classes)
-    n_components = property(lambda self: self.problem.k)
-    dtype = property(lambda self: self.problem.dtype)
-    computed_dtype = property(lambda self: self.problem.within(self.form).dtype)
-    stored = property(lambda self: self.problem.stored)
-    where = property(lambda self: self.problem.where)
-    width = property(lambda self: self.schedule.width)
-    wide_passes = property(lambda self: self.schedule.wide_passes)
-    bytes = property(lambda self: self.memory.device)
-    block_bytes = property(lambda self: self.memory.blocks)
-    host_bytes = property(lambda self: self.memory.host)
-    most_bytes = property(lambda self: self.memory.total)
-    read_rows = property(lambda self: self.memory.read_rows)
-    panel_rows = property(lambda self: self.memory.panel_rows)
+    @property
+    def most_bytes(self) -> int:
+        """All bytes in addition to X together, which `max_memory` bounds."""
+        return self.bytes + self.block_bytes + self.host_bytes
+
+    @property
+    def x_bytes(self) -> int:
+        """Bytes of X; a sparse one has an index of four bytes for each entry."""
+        item = ITEMSIZES[self.dtype]
+        dense = self.n_samples * self.n_features * item
+        return dense if self.stored is None else self.stored * (item + 4)
 
     def __str__(self) -> str:
-        block = f", block of {self.width} rows" if self.width else ""
-        size = format_bytes(self.n_samples * self.n_features * ITEMSIZES[self.dtype])
-        added = self.bytes + (self.block_bytes if self.where == BLOCKS else 0)
-        data = {
-            MEMORY: size
-            if self.advice and not self.advice.startswith(MEMORY)
-            else f"{size} in memory",
-            BLOCKS: f"{size}, read in blocks of {self.read_rows} rows",
-            CLUSTER: f"{size} in chunks on a cluster",
-        }[self.where]
+        blocks = f", read in blocks of {self.read_rows} rows"
+        place = {MEMORY: "", BLOCKS: blocks, CLUSTER: ", in chunks on a cluster"}[self.where]
         lines = [
             f"plan for {self.n_samples} samples × {self.n_features} features, "
-            f"{self.n_classes} classes, {self.dtype} → {self.n_components} "
-            f"component{'s' * (self.n_components != 1)}",
-            f"  X       {data}",
-            f"  form    {self.form}{block}: {self.reason}",
-            f"  work    {self.flops:.2g} flops, about {self.passes} "
-            f"pass{'es' * (self.passes != 1)} over X",
-            f"  memory  {format_bytes(added)} in addition to X, "
+            f"{self.n_classes} classes, {self.dtype} → {_count(self.n_components, 'component')}",
+            f"  X       {format_bytes(self.x_bytes)}{place}",
+            f"  form    {self.form}: {self.reason}",
+            f"  work    {self.flops:.2g} flops in {self.sums}, {_count(self.passes, 'read')} of X",
+            f"  memory  {format_bytes(self.bytes + self.block_bytes)} in addition to X, "
             f"{format_bytes(self.host_bytes)} on the host",
-            f"  time    {format_seconds(self.seconds)}, predicted for {self.device}",
         ]
-        if self.precision == mixed.MIXED:
-            lines.append("  digits  products in float32, corrected by residuals in float64")
-        if self.width and self.reason != REQUESTED:
-            lines.append(f"  switch  {self._switch()}")
         return "\n".join(lines + [f"  advice  {self.advice}"] * bool(self.advice))
-
-    def _switch(self) -> str:
-        """What follows if the spectrum is hard, and when."""
-        if self.form != "krylov":
-            most = math.ceil(self.costs.dense / self.costs.formed)
-            return f"to a dense eigensolver after {most} products with the matrix"
-        if math.isinf(self.costs.forming):
-            return "never: no dense form fits into memory"
-        if self.where != MEMORY:
-            most = math.ceil((self.costs.forming + self.costs.dense) / self.costs.implicit)
-            return f"to a dense form after about {most} passes"
-        most = math.ceil(self.costs.forming / self.costs.implicit)
-        return f"the matrix is formed after {most} passes"
 
     def to_facts(self) -> dict[str, Any]:
         """Numbers and strings, for a file."""
-        parts = {"problem": asdict(self.problem)}
-        for name in ("schedule", "memory", "costs"):
-            parts[name] = getattr(self, name)._asdict()
-        own = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in parts}
-        return {**parts, **own}
+        return asdict(self)
 
     @classmethod
     def from_facts(cls, facts: dict[str, Any]) -> Plan:
-        """From the output of `to_facts`, or the flat one of older files."""
-        if "problem" in facts:
-            kinds: dict[str, Any] = {
-                "problem": Problem, "schedule": Schedule, "memory": Memory, "costs": Costs
-            }  # fmt: skip
-            return cls(**{name: kinds[name](**part) if name in kinds else part
-                          for name, part in facts.items()})  # fmt: skip
-        names = ("n_samples", "n_features", "n_classes", "n_components", "dtype", "stored", "where")
-        return cls(
-            form=facts["form"],
-            problem=Problem(*(facts.get(name, MEMORY) for name in names)),
-            schedule=Schedule(facts["width"], facts["wide_passes"]),
-            memory=Memory(facts["bytes"], facts["block_bytes"], facts["host_bytes"],
-                          facts.get("read_rows", 0), facts.get("panel_rows", 0)),
-            passes=facts["passes"],
-            flops=facts["flops"],
-            reason=facts["reason"],
-        )  # fmt: skip
+        """From the output of `to_facts`, or what files of earlier versions have instead."""
+        flat: dict[str, Any] = {}
+        for name, value in facts.items():
+            is_part = isinstance(value, dict)
+            flat |= {_NOW.get(k, k): v for k, v in value.items()} if is_part else {name: value}
+        known = {field.name: flat[field.name] for field in fields(cls) if field.name in flat}
+        return cls(**{"sums": flat["dtype"], **known})
+
+
+# Names in parts of a plan in files of earlier versions.
+_NOW = {"n": "n_samples", "d": "n_features", "k": "n_components"}
+_NOW |= {"device": "bytes", "blocks": "block_bytes", "host": "host_bytes"}
 
 
 def plan(
@@ -206,15 +170,12 @@ def plan(
     stored: int | None = None,
     where: str = MEMORY,
     machine_memory: int | str | None = None,
-    device: str | None = None,
-    precision: str = "auto",
 ) -> Plan:
-    """Estimate the cost of a fit, without data.
+    """Estimate the work and memory of a fit on a CPU, without data.
 
-    The time of each form is predicted by a profile of the device, and the fastest form that fits
-    into memory is chosen. An iteration is predicted with a dozen products; easy data take half of
-    them. If it takes more, a fit turns to the next form once its steps have cost as much, or once
-    its convergence says that they will.
+    The smaller of the d × d and the n × n matrix is formed if it is small, or if components beyond
+    the number of classes are asked for; otherwise an iteration is planned with a dozen passes over
+    X. If that does not fit into memory, another form is taken.
 
     Parameters
     ----------
@@ -223,6 +184,7 @@ def plan(
     n_components : int, float, "positive" or None
         As for `fit`.
     dtype : {"float64", "float32"}
+        Of X; sums are float64 in either case.
     max_memory : int or str, optional
         Bytes that the fit may allocate in addition to X, such as "2GB".
     stored : int, optional
@@ -231,14 +193,7 @@ def plan(
         Where X is: an array in memory; a file or other row-sliceable object, read in blocks; a
         Dask array.
     machine_memory : int or str, optional
-        Memory of one machine, or of its GPU: then the plan recommends where to store X, as its
-        `advice`.
-    device : str, optional
-        Predict for this device: "cpu", "a100", "h100", "rtx4090", "rtx3090", "l4", "t4" or
-        "rtx4060-laptop". By default the profile of this machine's CPU, as `slce_xp.calibrate`
-        measured it, or a built-in one.
-    precision : {"auto", "full", "mixed"}
-        As for `fit`.
+        Memory of one machine: then the plan recommends where to store X, as its `advice`.
 
     Returns
     -------
@@ -257,20 +212,15 @@ def plan(
     --------
     >>> import slce_xp
     >>> shape = (1_000_000, 20_000, 20)
-    >>> options = {"dtype": "float32", "device": "cpu"}
-    >>> options |= {"where": "blocks", "max_memory": "2GB"}
-    >>> print(slce_xp.plan(*shape, **options))  # doctest: +ELLIPSIS
+    >>> print(slce_xp.plan(*shape, dtype="float32", where="blocks"))  # doctest: +ELLIPSIS
     plan for 1000000 samples × 20000 features, 20 classes, float32 → 19 components
-      X       80 GB, read in blocks of 209 rows
-      form    krylov, block of 64 rows: the only one that fits into memory
-      work    6.1e+13 flops, about 13 passes over X
+      X       80 GB, read in blocks of 104 rows
+      form    krylov: a matrix of 20000 rows takes more work than an iteration
+      work    6.1e+13 flops in float64, 13 reads of X
       memory  ... MB in addition to X, ... MB on the host
-      time    ... min, predicted for a CPU with 4 threads, not measured
-      switch  never: no dense form fits into memory
-    >>> print(slce_xp.plan(*shape, device="cpu", machine_memory="32GB").advice)
-    blocks: X does not fit into 32 GB; read from a file 1 time, with 12.9 GB of memory
+    >>> print(slce_xp.plan(*shape, machine_memory="32GB").advice)  # doctest: +ELLIPSIS
+    blocks: X does not fit into 32 GB; 13 reads of a file, with ... MB of memory
     """
-    precision = _parameters.as_precision(precision)
     n = _parameters.as_count(n_samples, "n_samples", 2)
     d = _parameters.as_count(n_features, "n_features", 1)
     n_classes = _parameters.as_count(n_classes, "n_classes", 2, n)
@@ -282,249 +232,183 @@ def plan(
         raise invalid("where", f"where must be 'memory', 'blocks' or 'cluster'; got {where!r}")
     if stored is not None:
         stored = _parameters.as_count(stored, "stored", 0, n * d)
-    if device is not None and device not in profiles.PROFILES:
-        known = ", ".join(map(repr, profiles.PROFILES))
-        raise invalid("device", f"device must be one of {known}; got {device!r}")
-    profile = profiles.load() if device is None else profiles.PROFILES[device]
-    is_gpu = device not in (None, "cpu")
-    problem = Problem(
-        n, d, n_classes, k, dtype, stored, where, by_rows=where != MEMORY, accelerated=is_gpu,
-        doubles=where == MEMORY and not is_gpu, by_code=not is_gpu,
-    )  # fmt: skip
+    problem = Problem(n, d, n_classes, k, dtype, stored, where)
     limits = Limits(parse_bytes(max_memory))
     machine = parse_bytes(machine_memory, "machine_memory")
-    advice = "" if machine is None else _advice(problem, limits, machine, profile)
-    full = choose(problem, limits, "auto", profile)
-    swift = in_mixed_precision(full, precision, limits, "auto", profile)
-    return replace(swift or full, advice=advice)
-
-
-def _advice(problem: Problem, limits: Limits, machine: int, profile: Profile) -> str:
-    """Recommend memory, blocks or a cluster, with the reason."""
-    size = problem.entries * (problem.itemsize + (0 if problem.stored is None else 4))
-    too_large = f"X does not fit into {format_bytes(machine)}"
-    try:
-        inside = choose(replace(problem, where=MEMORY, by_rows=False), limits, "auto", profile)
-        if size + inside.most_bytes <= machine:
-            return (
-                f"memory: X and the fit take {format_bytes(size + inside.most_bytes)} of "
-                f"{format_bytes(machine)}"
-            )
-    except MemoryError:
-        allowed = format_bytes(limits.memory or 0)
-        too_large = f"a fit in memory takes more than {allowed} in addition to X"
-    memory = machine if limits.memory is None else min(machine, limits.memory)
-    try:
-        inside_blocks = replace(problem, where=BLOCKS, by_rows=True)
-        read = choose(inside_blocks, Limits(memory), "auto", profile)
-    except MemoryError:
-        return f"cluster: {too_large}, nor does a fit in blocks; use Dask, or fewer features"
-    times = f"{read.passes} time{'s' * (read.passes != 1)}"
-    if size * read.passes > PATIENCE_BYTES:
-        return (
-            f"cluster: {too_large}, and reading {format_bytes(size)} from one file {times} takes "
-            f"long; as a Dask array, with {format_bytes(read.bytes + read.host_bytes)} at the "
-            "client"
-        )
-    return (
-        f"blocks: {too_large}; read from a file {times}, with {format_bytes(read.most_bytes)} "
-        "of memory"
-    )
-
-
-def choose(
-    problem: Problem,
-    limits: Limits,
-    solver: str,
-    profile: Profile | None = None,
-    *,
-    widens: bool = True,
-) -> Plan:
-    """Return the fastest form that fits into memory, or the requested one if it fits.
-
-    With `widens`, a matrix of float32 data may be planned in float64.
-    """
-    profile = profile or profiles.load()
-    if solver == SMALLER:  # chunks of Dask are not scaled by columns
-        solver = "scatter" if problem.where == CLUSTER else smaller_form(problem)
-    if solver == "gram" and not problem.allows_gram:
-        raise invalid(
-            "solver",
-            "solver must be 'auto', 'krylov' or 'scatter' for a sparse X, unless it is a matrix of "
-            "SciPy that is fitted in memory; got 'gram'. Leave it out",
-        )
-    if solver != "auto":
-        plan = _estimate(
-            solver, problem, profile, _schedule(solver, problem, is_fast=False), limits
-        )
-        plan = _widened(plan, limits, profile) if widens else plan
-        if limits.spare(plan.memory) < 0:
-            raise _no_room([plan], limits)
-        return replace(plan, reason=REQUESTED)
-    plans = [
-        _widened(_estimate(form, problem, profile, schedule, limits), limits, profile)
-        for form in FORMS
-        if form != "gram" or problem.allows_gram
-        for schedule in _schedules(form, problem)
-    ]
-    allowed = [p for p in plans if limits.spare(p.memory) >= 0]
-    if not allowed:
-        raise _no_room(plans, limits)
-
-    def handicapped(plan: Plan) -> float:
-        return _handicapped(plan, profile)
-
-    best = min(allowed, key=handicapped)
-    if best.form == "krylov" and not any(p.form == smaller_form(problem) for p in allowed):
-        best = replace(best, costs=best.costs._replace(forming=math.inf))
-    others = {p.form: p for p in sorted(allowed, key=handicapped, reverse=True)}
-    others.pop(best.form)
-    reason = "the only one that fits into memory"
-    if others:
-        times = ", ".join(f"{format_seconds(p.seconds)} ({p.form})" for p in others.values())
-        reason = f"{format_seconds(best.seconds)} against {times}"
-        if min(plans, key=handicapped).form != best.form:
-            reason += ", of those that fit into memory"
-    return replace(best, reason=reason)
-
-
-def _widened(plan: Plan, limits: Limits, profile: Profile) -> Plan:
-    """The plan of a dense scatter form, in float64 if that costs little more."""
-    problem = plan.problem
-    if plan.form != "scatter" or plan.width or not problem.may_widen:
+    plan = choose(problem, limits, "auto")
+    if machine is None:
         return plan
-    wide = _estimate("scatter", replace(problem, wide=True), profile, plan.schedule, limits)
-    fits = limits.spare(wide.memory) >= 0
-    return wide if fits and wide.seconds <= MOST_WIDENING * plan.seconds else plan
+    return replace(plan, advice=_advice(problem, plan.x_bytes, limits, machine))
 
 
-def in_mixed_precision(
-    full: Plan, precision: str, limits: Limits, solver: str, profile: Profile
-) -> Plan | None:
-    """The plan of the same fit in mixed precision; None if it does not apply or does not pay.
+def choose(problem: Problem, limits: Limits, solver: str) -> Plan:
+    """Return the preferred form that fits into memory, or the requested one if it fits.
 
     Parameters
     ----------
-    full : Plan
-        In full precision, which a fit turns to if it cannot prove the angle otherwise.
-    precision : {"auto", "full", "mixed"}
-    limits, solver, profile
-        As for `choose`.
+    problem : Problem
+    limits : Limits
+    solver : {"auto", "smaller", "scatter", "gram", "krylov"}
+        "smaller": the form with the smaller matrix.
+
+    Raises
+    ------
+    MemoryError
+        If no form fits, or not the requested one.
     """
-    if not mixed.applies(full.problem, precision, profile):
-        return None
-    try:
-        single = choose(replace(full.problem, dtype="float32"), limits, solver, profile)
-    except MemoryError:
-        return None
-    seconds = single.seconds + mixed.seconds_of_refinement(full.problem, profile)
-    memory = mixed.memory_of_both(full.problem, single.form, single.memory, full.memory)
-    is_slow = precision != mixed.MIXED and full.seconds < mixed.LEAST_GAIN * seconds
-    if is_slow or limits.spare(memory) < 0:
-        return None
-    return replace(
-        single, problem=full.problem, memory=memory, seconds=seconds, precision=mixed.MIXED
-    )
+    if solver == "gram" and not problem.allows_gram:
+        rule = "solver must be 'auto', 'krylov' or 'scatter' for a sparse X, unless it is a matrix"
+        rule += " of SciPy that is fitted in memory; got 'gram'. Leave it out"
+        raise invalid("solver", rule)
+    plans = _plans_up_to_fitting(problem, limits, solver)
+    if not _fits(plans[-1], limits):
+        raise _no_room(plans, problem, limits)
+    if len(plans) == 1:
+        return plans[0]
+    return replace(plans[-1], reason=f"{plans[0].form} does not fit into memory")
 
 
-def _handicapped(plan: Plan, profile: Profile) -> float:
-    """Predicted seconds; those of an iteration on easy data, times what hard data cost it."""
-    if not plan.width:
-        return plan.seconds
-    problem = plan.problem
-    if plan.form == "krylov" and plan.where != MEMORY:
-        return plan.seconds * ONE_PASS_GAIN
-    is_wider = problem.within(smaller_form(problem)).dtype != problem.dtype
-    if problem.accelerated or (plan.form == "krylov" and is_wider):
-        return plan.seconds * TYPICAL_GAIN
-    if plan.form != "krylov":  # the dense form has the matrix, too, and is faster on most data
-        return plan.costs.forming + LEAST_GAIN * (plan.seconds - plan.costs.forming)
-    easy, _ = steps_of(plan.form, problem, profile).solve(plan.form, plan.schedule, EASY_PASSES)
-    return LEAST_GAIN * easy
+def smaller_form(problem: Problem) -> str:
+    """The form with the smaller matrix; if n + k > d, the Gram form lacks k directions."""
+    is_wide = problem.n + problem.k <= problem.d
+    return "gram" if is_wide and problem.allows_gram else "scatter"
 
 
-def _schedules(form: str, problem: Problem) -> list[Schedule]:
-    """Without an iteration and with one, as far as they suit."""
-    schedules = [] if form == "krylov" else [Schedule()]
-    # Beyond the positive eigenvalues lie the null space and the bulk of the spectrum, and a start
-    # block of very many classes is a dense problem already.
-    dense = min(problem.n, problem.d) if problem.allows_gram else problem.d
-    suits = problem.k < problem.n_classes and max(4 * problem.n_classes, SMALL) <= dense
-    suits = suits and form in ("krylov", smaller_form(problem))  # not on the larger matrix
-    is_single = problem.within(form).dtype == problem.dtype  # what residuals and angles are for
-    if suits and (form != "gram" or (problem.supervised and is_single)):
-        schedules.append(_schedule(form, problem, is_fast=True, iterates=True))
-    return schedules
+def preferred_form(problem: Problem) -> tuple[str, str]:
+    """The form to take if memory allows it, and the reason."""
+    form = smaller_form(problem)
+    m = _matrix_rows(form, problem)
+    is_sparse = problem.stored is not None and problem.where == MEMORY
+    if m <= (LARGEST_FORMED_SPARSE if is_sparse else LARGEST_FORMED[problem.where]):
+        return form, f"the {m} × {m} matrix is small"
+    if not problem.iterates:
+        return form, "so many components need a matrix"
+    slowdown = BLOCK_SLOWDOWN if problem.stored is None else SPARSE_SLOWDOWN
+    # The iteration solves problems as large as its space, all of which cost a few times the last.
+    share = EASY_PASSES / TYPICAL_PASSES
+    iterating = share * slowdown * _flops("krylov", problem)
+    iterating += EIGH_SLOWDOWN * 12.0 * (share * problem.rows) ** 3
+    forming = float(problem.n * problem.d * m) + EIGH_SLOWDOWN * 4 / 3 * m**3
+    if problem.where == MEMORY and forming < LEAST_GAIN * iterating:
+        return form, f"an iteration takes as much work as the {m} × {m} matrix"
+    return "krylov", f"a matrix of {m} rows takes more work than an iteration"
 
 
-def _schedule(form: str, problem: Problem, *, is_fast: bool, iterates: bool = False) -> Schedule:
-    if form == "krylov" or iterates:
-        return schedule_of(form, problem, is_fast)
-    return Schedule()
-
-
-def steps_of(form: str, problem: Problem, profile: Profile) -> Steps:
-    """The steps of a fit in a form, on the device of a profile and on this host."""
-    computed = problem.within(form)
-    host = profiles.load() if problem.accelerated else profile
-    return Steps(computed, profile, host, converts=computed.dtype != problem.dtype)
-
-
-def _estimate(
-    form: str, problem: Problem, profile: Profile, schedule: Schedule, limits: Limits
-) -> Plan:
-    memory = memory_of(form, problem.within(form), schedule, limits)
-    seconds, costs = steps_of(form, problem, profile).solve(form, schedule)
-    passes = 1
-    if form == "krylov":
-        passes += TYPICAL_PASSES
-    elif form == "gram":
-        passes += 2
-        if memory.panel_rows:
-            passes += (-(-problem.n // memory.panel_rows) - 1) // 2
-    return Plan(
-        form=form,
-        problem=problem,
-        schedule=schedule,
-        memory=memory,
-        seconds=seconds,
-        costs=costs,
-        passes=passes,
-        flops=flops_of(form, problem, schedule),
-        device=profile.name,
-    )
-
-
-def most_rows(plan: Plan, limits: Limits) -> int:
-    """Return how many rows an iteration may keep: the plan's, and those that still fit."""
-    spare = limits.spare(plan.memory)
+def most_rows(plan: Plan, limits: Limits, length: int) -> int:
+    """Rows of this length that an iteration may keep: the plan's, and those that still fit."""
+    spare = limits.spare(plan.bytes + plan.block_bytes, plan.host_bytes)
     if math.isinf(spare):
         return sys.maxsize
-    rows = plan.schedule.rows(plan.problem, plan.form)
-    each = basis_length(plan.problem, plan.form) * plan.problem.itemsize
+    each = length * ITEMSIZES[plan.sums]
     # With r rows: the array that holds them, up to half of it empty, and the one that it was copied
     # from; on the host, numbers in proportion to r². The plan has those of its own rows.
-    room = spare + each * rows + HOST_BYTES * rows * rows
+    room = spare + each * plan.rows + HOST_BYTES * plan.rows**2
     half = 1.25 * each / HOST_BYTES
-    return max(rows, int(math.sqrt(half * half + room / HOST_BYTES) - half))
+    return max(plan.rows, int(math.sqrt(half * half + room / HOST_BYTES) - half))
 
 
-def _no_room(plans: list[Plan], limits: Limits) -> MemoryError:
-    if all(limits._replace(room=None).spare(p.memory) < 0 for p in plans):
-        needs = ", ".join(f"{format_bytes(p.most_bytes)} ({p.form})" for p in plans)
-        message = (
-            f"max_memory must leave room for one form of the problem, which needs {needs} in "
-            f"addition to X; got {format_bytes(limits.memory or 0)}. Raise max_memory or use "
-            "float32"
-        )
-        return naming("max_memory", MemoryError(message))
-    needs = ", ".join(
-        f"{format_bytes(ROOM_FACTOR * (p.bytes + p.block_bytes))} ({p.form})" for p in plans
-    )
-    data = "a block of X" if plans[0].where == BLOCKS else "X"
-    message = (
-        f"the device must have room for {data} and for one form of the problem, which needs "
-        f"{needs} in addition to X; it has {format_bytes(max(0, limits.room or 0))} for that. Free "
-        "some of its memory, use float32 or fit on the host with backend='numpy'"
-    )
-    return naming("backend", MemoryError(message))
+def _plans_up_to_fitting(problem: Problem, limits: Limits, solver: str) -> list[Plan]:
+    """Plans of the possible forms, the preferred one first, up to one that fits into memory."""
+    forms, reason = _possible_forms(problem, solver)
+    plans = []
+    for form in dict.fromkeys(forms):
+        plans.append(_estimate(form, problem, limits, reason))
+        if _fits(plans[-1], limits):
+            break
+    return plans
+
+
+def _possible_forms(problem: Problem, solver: str) -> tuple[list[str], str]:
+    """The preferred form first, or the requested one alone; and the reason for it."""
+    smaller = smaller_form(problem)
+    if solver == "auto":
+        form, reason = preferred_form(problem)
+        return [form, smaller, *["krylov"] * problem.iterates, "scatter"], reason
+    form, reason = solver, "requested"
+    if solver == SMALLER:  # chunks of Dask are not scaled by columns
+        form = "scatter" if problem.where == CLUSTER else smaller
+        reason = "the smaller matrix"
+    elif solver == "gram" and smaller != "gram":
+        form, reason = smaller, f"gram needs n + k <= d: {smaller} instead"
+    elif solver == "krylov" and not problem.iterates:
+        form, reason = smaller, f"krylov needs n_components < n_classes: {smaller} instead"
+    return [form], reason
+
+
+def _estimate(form: str, problem: Problem, limits: Limits, reason: str) -> Plan:
+    n, d, n_classes, k = problem.n, problem.d, problem.n_classes, problem.k
+    sizes = (n, d, n_classes, k, problem.dtype, problem.sums, problem.stored, problem.where)
+    memory = memory_of(form, problem, limits)
+    panels = math.ceil(n / memory.panel_rows) if memory.panel_rows else 1
+    passes = PASSES[form] + (panels - 1) // 2
+    block = (problem.width, problem.rows) if form == "krylov" else (0, 0)
+    return Plan(form, *sizes, *block, passes, _flops(form, problem), **memory._asdict(),
+                reason=reason)  # fmt: skip
+
+
+def _fits(plan: Plan, limits: Limits) -> bool:
+    return limits.spare(plan.bytes + plan.block_bytes, plan.host_bytes) >= 0
+
+
+def _matrix_rows(form: str, problem: Problem) -> int:
+    return problem.n if form == "gram" else problem.d
+
+
+def _flops(form: str, problem: Problem) -> float:
+    """Floating-point operations of a typical fit, by the textbook."""
+    if form == "krylov":
+        return 4.0 * problem.entries * problem.rows
+    m = _matrix_rows(form, problem)
+    factor = m**3 + 4.0 * problem.entries * problem.k if form == "gram" else 0.0
+    return float(problem.entries * m) + factor + 4.0 / 3.0 * m**3
+
+
+def _advice(problem: Problem, size: int, limits: Limits, machine: int) -> str:
+    """Recommend memory, blocks or a cluster, with the bytes that a fit takes there."""
+    room = format_bytes(machine)
+    why = f"X does not fit into {room}" if size > machine else "X leaves too little memory to a fit"
+    for where, held in ((MEMORY, size), (BLOCKS, 0)):
+        allowed = Limits(min(machine - held, limits.memory or machine))
+        found = _plans_up_to_fitting(replace(problem, where=where), allowed, "auto")[-1:]
+        found = [plan for plan in found if _fits(plan, allowed)]
+        need = format_bytes(held + found[0].most_bytes) if found else ""
+        if found and where == MEMORY:
+            return f"memory: X and the fit take {need} of {room}"
+        if found and size * found[0].passes <= PATIENCE_BYTES:
+            reads = _count(found[0].passes, "read")
+            return f"blocks: {why}; {reads} of a file, with {need} of memory"
+    return f"cluster: {why}, and reading it from a file takes too long or too much; use Dask"
+
+
+def _no_room(plans: list[Plan], problem: Problem, limits: Limits) -> MemoryError:
+    is_device = limits.memory is None or any(p.most_bytes <= limits.memory for p in plans)
+    name, rule, action = "max_memory", "max_memory must leave room", "Raise max_memory"
+    allowed = float(limits.memory or 0)
+    if is_device:
+        name, rule = "backend", "the device must have room for X and"
+        action = "Free some of its memory or fit on the host with backend='numpy'"
+        allowed = max(0.0, (limits.room or 0) / ROOM_FACTOR)
+    needs = ", ".join(f"{format_bytes(p.most_bytes)} ({p.form})" for p in plans)
+    text = f"{rule} for one form of the problem, which needs {needs} in addition to X; got "
+    text += f"{format_bytes(allowed)}. {action}{_remedy(problem, limits)}"
+    return naming(name, MemoryError(text))
+
+
+def _remedy(problem: Problem, limits: Limits) -> str:
+    """A change of the request that lets it fit, with the bytes that it then needs."""
+    changes = {"solver='auto'": problem}
+    if not problem.iterates:
+        fewer = replace(problem, k=problem.n_classes - 1)
+        changes["n_components below the number of classes"] = fewer
+    if problem.accelerated and problem.dtype == "float64":
+        changes["float32"] = replace(problem, dtype="float32", sums="float32")
+    for change, changed in changes.items():
+        solver = SMALLER if problem.separates else "auto"
+        plan = _plans_up_to_fitting(changed, limits, solver)[-1]
+        if _fits(plan, limits):
+            return f", or use {change}, which needs {format_bytes(plan.most_bytes)}"
+    return ""
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number} {word}{'s' * (number != 1)}"

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
+from slce_xp.core.centred import WIDE
+
+FORMS = ("scatter", "gram", "krylov")
 ITEMSIZES = {"float32": 4, "float64": 8}
 # Where X is: in memory, read in blocks of rows, or in chunks on a cluster.
 MEMORY, BLOCKS, CLUSTER = "memory", "blocks", "cluster"
+# Products of an iteration: half of the data take no more than the first, hard ones up to 50.
+EASY_PASSES, TYPICAL_PASSES = 8, 12
+# Passes over X of each form, with the one for the class sums.
+PASSES = {"scatter": 1, "gram": 4, "krylov": 1 + TYPICAL_PASSES}
+# Rows of the start block. A wide block takes the fewest passes, which are expensive if X is in a
+# file, on a cluster or on a GPU; in the memory of a CPU a narrow one is faster.
+WIDTH, NARROW_WIDTH = 64, 16
+# In the memory of a CPU, only residuals are added to the space after this many passes.
+WIDE_PASSES = 3
 
 
 @dataclass(frozen=True)
@@ -18,29 +30,24 @@ class Problem:
     ----------
     n, d, n_classes, k : int
     dtype : str
+        Of X, as it is computed with.
     stored : int or None
         Stored entries of a sparse X.
     where : {"memory", "blocks", "cluster"}
-    by_rows : bool
-        True if only row slicing is supported.
+    sums : {"float64", "float32"}
+        The dtype of sums, matrices and vectors.
     chunk_rows : int
         Rows stored together: reading one of them may cost as much as reading all.
-    copies : bool
-        Whether each block is copied as it is read.
     made : int
         Bytes of a converted copy of X, of another sparse format or dtype.
     weighted, supervised : bool
         Whether samples have weights, and whether all have labels.
     accelerated : bool
-        Whether it is computed on a GPU or another accelerator.
-    doubles : bool
-        Whether forms with a matrix may compute in float64, whatever the dtype; the Gram form does.
-    wide : bool
-        Whether the scatter form is to do so, too.
+        True on a GPU or another accelerator.
+    has_columns : bool
+        True if columns of a sparse X can be read, which the Gram form needs.
     separates : bool
-        Whether the criterion is "separation".
-    by_code : bool
-        Whether class sums take one reading of X, however many classes there are.
+        True if the criterion is "separation".
     """
 
     n: int
@@ -50,45 +57,19 @@ class Problem:
     dtype: str
     stored: int | None = None
     where: str = MEMORY
-    by_rows: bool = False
+    sums: str = "float64"
     chunk_rows: int = 1
-    copies: bool = False
     made: int = 0
     weighted: bool = False
     supervised: bool = True
     accelerated: bool = False
-    doubles: bool = False
-    wide: bool = False
-    by_code: bool = False
+    has_columns: bool = True
     separates: bool = False
 
     @property
-    def may_widen(self) -> bool:
-        """Whether the scatter form may compute in float64, and does not do so yet."""
-        return self.doubles and self.dtype != "float64" and not self.wide
-
-    def within(self, form: str) -> Problem:
-        """The problem as a form computes it.
-
-        G squares the condition of X: in single precision most small eigenvalues would have to be
-        resolved on X again, which takes longer than a product in double precision.
-        """
-        is_double = self.wide if form == "scatter" else form == "gram" and self.doubles
-        return self._in_double if is_double and self.dtype != "float64" else self
-
-    @cached_property
-    def _in_double(self) -> Problem:
-        return replace(self, dtype="float64")
-
-    @property
-    def allows_gram(self) -> bool:
-        """Whether the Gram form can be solved: of sparse matrices, those of SciPy have columns."""
-        return self.stored is None or (self.by_code and self.where == MEMORY)
-
-    @property
     def itemsize(self) -> int:
-        """Bytes of a number."""
-        return ITEMSIZES[self.dtype]
+        """Bytes of a number in sums, matrices and vectors."""
+        return ITEMSIZES[self.sums]
 
     @property
     def entries(self) -> int:
@@ -96,11 +77,35 @@ class Problem:
         return self.n * self.d if self.stored is None else self.stored
 
     @property
-    def basis_length(self) -> int:
-        """Length of the vectors of the matrix-free form: of a column if these are accessible."""
-        return self.d if self.by_rows or not self.supervised else min(self.n, self.d)
+    def allows_gram(self) -> bool:
+        """True if the columns of X are accessible in blocks, or X is dense."""
+        return self.stored is None or (self.has_columns and self.where == MEMORY)
 
     @property
-    def sample_vectors(self) -> int:
-        """Numbers per sample in addition to its code: weights, their roots and signs."""
-        return 3 * self.weighted + 3 * (not self.supervised)
+    def iterates(self) -> bool:
+        """True if an iteration can find all components: beyond the classes lies the bulk."""
+        return self.k < self.n_classes or not self.supervised
+
+    @cached_property
+    def length(self) -> int:
+        """Length of the vectors of an iteration: of samples, if they are much shorter."""
+        by_samples = WIDE * self.n < self.d and self.supervised and self.where != BLOCKS
+        return self.n if by_samples else self.d
+
+    @cached_property
+    def width(self) -> int:
+        """Rows of the start block of an iteration: random ones are added to the classes."""
+        width = NARROW_WIDTH if self._narrows else WIDTH
+        least = self.n_classes if self.supervised else self.n_classes + min(self.k, 64) + 8
+        return min(max(width, least), self.length)
+
+    @cached_property
+    def rows(self) -> int:
+        """Rows of the space of a typical iteration."""
+        wide = WIDE_PASSES if self._narrows else TYPICAL_PASSES
+        few = min(max(self.n_classes, self.k), self.width)
+        return min(wide * self.width + (TYPICAL_PASSES - wide) * few, self.length)
+
+    @cached_property
+    def _narrows(self) -> bool:
+        return self.where == MEMORY and not self.accelerated

@@ -24,11 +24,8 @@ def parse_bytes(size: int | str | None, name: str = "max_memory") -> int | None:
     elif isinstance(size, Real) and not isinstance(size, bool) and math.isfinite(size):
         number = int(size)
     if number <= 0:
-        raise invalid(
-            name,
-            f'{name} must be a positive number of bytes, or a size such as "2GB" or "512MiB"; '
-            f"got {size!r}",
-        )
+        rule = f'{name} must be a positive number of bytes, or a size such as "2GB" or "512MiB"'
+        raise invalid(name, f"{rule}; got {size!r}")
     return number
 
 
@@ -44,9 +41,6 @@ def format_seconds(seconds: float) -> str:
     """A time in the unit that suits it: '12 ms', '3.4 s', '25 min'."""
     for unit, size in (("h", 3600.0), ("min", 60.0), ("s", 1.0), ("ms", 1e-3)):
         if seconds >= size:
-            return (
-                f"{seconds / size:.2g} {unit}"
-                if seconds < 99.5 * size
-                else f"{seconds / size:.0f} {unit}"
-            )
+            number = seconds / size
+            return f"{number:.2g} {unit}" if number < 99.5 else f"{number:.0f} {unit}"
     return f"{seconds * 1e6:.0f} µs"

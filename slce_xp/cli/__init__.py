@@ -23,7 +23,6 @@ from slce_xp.cli.table import TableError
 # Options of the command by parameter of the library.
 OPTIONS = {
     "n_components": "--components", "max_memory": "--max-memory", "backend": "--backend",
-    "precision": "--precision",
     "device": "--device", "solver": "--solver", "n_samples": "--samples", "dtype": "--dtype",
     "n_features": "--features", "n_classes": "--classes", "machine_memory": "--machine-memory",
     "components": "--components", "methods": "--methods", "cv": "--folds",
@@ -61,6 +60,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             debug = arguments.debug
             warnings.simplefilter("ignore")  # of other libraries
             warnings.filterwarnings("always", category=UserWarning, module=r"slce_xp\.")
+            # Reported by `checks`, with the names of columns.
+            warnings.filterwarnings("ignore", ".* standardise the columns if their units differ")
             warnings.showwarning = _show_warning
             COMMANDS[arguments.command](arguments)
     except KeyboardInterrupt:

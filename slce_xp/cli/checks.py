@@ -122,7 +122,10 @@ def note_all(
     suspects = _row_numbers(table)
     _note_telling(facts, table, model, suspects)
     _note_dominant(table, model, arguments, suspects)
-    note_units(facts, table, arguments, suspects)
+    if model.note:
+        _note_on_units(table, model, suspects)
+    else:
+        note_units(facts, table, arguments, suspects)
     note_data(table, arguments)
     n, name = model.n_samples, arguments.label or arguments.labels
     if 2 * len(model.classes) > n:
@@ -149,6 +152,25 @@ def note_units(
             f"columns spread very differently, from {std[narrow]:.2g} ({names[0]}) to "
             f"{std[wide]:.2g} ({names[1]}), and wide ones dominate; use --scale if units differ"
         )
+
+
+def note_with_names(model: slce_xp.Model, table: Table) -> str:
+    """Return the note of a model on the units of its columns, in the words of the command."""
+    if not model.note or model.scale is not None:
+        return ""
+    index = model.note.split()[1]
+    text = model.note.replace(f"column {index}", _column(int(index), table), 1)
+    return text.replace("standardise the columns if their units", "use --scale if units")
+
+
+def _note_on_units(table: Table, model: slce_xp.Model, known: Collection[int]) -> None:
+    """Report the note of a model, unless its column was reported."""
+    if not any(model.note.startswith(f"{_column(j, table)} ") for j in known):
+        note(model.note)
+
+
+def _column(index: int, table: Table) -> str:
+    return f"column {index + 1 if table.names is None else repr(str(table.names[index]))}"
 
 
 def _row_numbers(table: Table) -> set[int]:

@@ -15,7 +15,6 @@ import slce_xp
 from slce_xp import _parameters
 from slce_xp._data import columns
 from slce_xp._errors import pip_install
-from slce_xp._planning import profiles
 from slce_xp.cli import checks, outputs
 from slce_xp.cli.comparing import compare
 from slce_xp.cli.inputs import read_table, read_to_fit
@@ -46,7 +45,7 @@ def _fit(arguments: argparse.Namespace) -> None:
     scale = columns.spread(facts.std) if facts is not None and arguments.scale else None
     n, d = table.X.shape
     step(f"fitting {n} samples of {d} features")
-    names = ("backend", "device", "solver", "max_memory", "precision", "criterion")
+    names = ("backend", "device", "solver", "max_memory", "criterion")
     how = {name: getattr(arguments, name) for name in names}
     X = columns.prepared(table.X, fill, scale)
     model = slce_xp.fit(
@@ -150,16 +149,7 @@ def _inspect(arguments: argparse.Namespace) -> None:
 def _plan(arguments: argparse.Namespace) -> None:
     size = (arguments.samples, arguments.features, arguments.classes, arguments.components)
     memory = {"max_memory": arguments.max_memory, "machine_memory": arguments.machine_memory}
-    plan = slce_xp.plan(*size, dtype=arguments.dtype, precision=arguments.precision, **memory)
-    print(plan)
-
-
-def _calibrate(arguments: argparse.Namespace) -> None:
-    step("measuring, for about half a minute")
-    profile = slce_xp.calibrate(arguments.backend, arguments.device)
-    print(profile)
-    if profile in profiles.stored().values():
-        print(f"stored in {profiles.path()}")
+    print(slce_xp.plan(*size, dtype=arguments.dtype, **memory))
 
 
 def _demo(arguments: argparse.Namespace) -> None:
@@ -194,8 +184,8 @@ def _completed(model: slce_xp.Model, table: Table, scale: np.ndarray | None) -> 
     """Return the model for unscaled columns, with their names and with labels to be saved."""
     if scale is not None:
         model = model.unscaled(scale.astype(model.mean.dtype))
-    classes = as_labels(list(model.classes))
-    return dataclasses.replace(model, feature_names=table.names, classes=classes)
+    classes, text = as_labels(list(model.classes)), checks.note_with_names(model, table)
+    return dataclasses.replace(model, feature_names=table.names, classes=classes, note=text)
 
 
 def _load(path: Path) -> slce_xp.Model:
@@ -277,7 +267,6 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], None]] = {
     "select": select,
     "inspect": _inspect,
     "plan": _plan,
-    "calibrate": _calibrate,
     "demo": _demo,
     "info": _info,
 }

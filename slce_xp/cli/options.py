@@ -82,10 +82,6 @@ def _parsers() -> tuple[_Parser, dict[str, _Parser]]:
     inspect.add_argument("model", type=Path, metavar="MODEL", help="a file that fit --model wrote")
     add(inspect, "--top")
     parsers.add_plan(commands)
-    calibrate = add_command(
-        commands, "calibrate", "measure this machine, so that fits on it choose the fastest form"
-    )
-    add(calibrate, "--backend", "--device")
     demo = add_command(commands, "demo", "fit handwritten digits and plot them next to PCA")
     demo.add_argument(
         "-o", "--output", type=Path, default=Path("demo.png"), help="the plot (%(default)s)"

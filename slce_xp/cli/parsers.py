@@ -99,7 +99,7 @@ examples:
         "--solver", default="auto", choices=["auto", "scatter", "gram", "krylov"],
         help="the form of the eigenproblem (%(default)s)",
     )  # fmt: skip
-    add(work, "--precision", "--max-memory", "--stream")
+    add(work, "--max-memory", "--stream")
 
 
 def add_transform(commands: Any) -> None:
@@ -163,7 +163,7 @@ def add_plan(commands: Any) -> None:
         "--dtype", default="float64", choices=["float32", "float64"],
         help="the dtype (%(default)s)",
     )  # fmt: skip
-    add(parser, "--precision", "--max-memory")
+    add(parser, "--max-memory")
     parser.add_argument(
         "--machine-memory", type=size, metavar="SIZE",
         help="memory of a machine: recommends memory, blocks of a file, or a cluster",

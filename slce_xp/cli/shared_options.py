@@ -158,11 +158,6 @@ _SHARED: dict[str, dict[str, Any]] = {
         "help": "the array library that computes (default: numpy)",
     },
     "--device": {"help": "a device of the backend, such as cuda:1"},
-    "--precision": {
-        "default": "auto", "choices": ["auto", "full", "mixed"],
-        "help": "mixed: large products of float64 data in float32, refined by residuals in "
-        "float64 (%(default)s)",
-    },
     "--max-memory": {
         "type": size, "metavar": "SIZE",
         "help": "memory limit of a fit in addition to the data, such as 2GB",

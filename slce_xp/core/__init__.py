@@ -15,8 +15,7 @@ array([[0.999878, 0.015619]])
 """
 
 from slce_xp.core.eigen import fix_signs, largest_eigenpairs, orthonormal_columns
-from slce_xp.core.moment_sums import class_moments
-from slce_xp.core.moments import Moments
+from slce_xp.core.moments import Moments, class_moments
 from slce_xp.core.separation import Separation, separating_components
 from slce_xp.core.solve import Eigenpairs, eigenpairs
 from slce_xp.core.stability import Stability, stability

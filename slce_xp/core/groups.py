@@ -75,27 +75,17 @@ class Groups(NamedTuple):
         return np.bincount(self.codes, self.weights, minlength=self.n_groups).astype(np.float64)
 
     @property
-    def signs(self) -> np.ndarray | None:
-        """The sign of each sample's scatter in S_t: 1, or −λ without a label; None for ones."""
+    def root(self) -> np.ndarray | None:
+        """√(w·|s|) of each sample, with s = 1, or −λ without a label; None for ones."""
         if self.is_supervised:
-            return None
-        return np.where(self.codes < self.n_classes, 1.0, -self.unlabeled_weight)
+            return None if self.weights is None else np.sqrt(self.weights)
+        factor = np.where(self.codes < self.n_classes, 1.0, math.sqrt(self.unlabeled_weight))
+        return factor if self.weights is None else np.asarray(factor * np.sqrt(self.weights))
 
     @property
-    def scatter_weights(self) -> np.ndarray | None:
-        """Sign times weight of each sample; None for ones."""
-        signs, weights = self.signs, self.weights
-        if signs is None or weights is None:
-            return weights if signs is None else signs
-        return np.asarray(signs * weights)
-
-    @property
-    def marked_weights(self) -> np.ndarray | None:
-        """The weight of each sample, negative if it has a label; None if all have one."""
-        if self.is_supervised:
-            return None
-        marks = np.where(self.codes < self.n_classes, -1.0, 1.0)
-        return marks if self.weights is None else np.asarray(marks * self.weights)
+    def sign(self) -> np.ndarray | None:
+        """1, or −1 for a sample without a label; None for ones."""
+        return None if self.is_supervised else np.where(self.codes < self.n_classes, 1.0, -1.0)
 
 
 def in_units(weights: np.ndarray | None) -> tuple[np.ndarray | None, float]:

@@ -1,27 +1,33 @@
 """Class statistics of the data: sums over rows that add and merge.
 
-One pass gives the weights, the class sums and, if asked for, the d × d second moment. All are
-taken about a shift, so that data far from the origin lose no digits when they are centred
-afterwards, and of rows multiplied by a power of two, so that neither squares nor fourth powers of
-X leave the range of its dtype.
+One pass gives the weights, the class sums, the squares of columns and, if asked for, the d × d
+second moment. All are taken about a centre near the mean, so that data far from the origin lose no
+digits, and of rows multiplied by a power of two, so that neither squares nor fourth powers of X
+leave the range of the dtype.
 """
 
 from __future__ import annotations
 
-import copy
 import math
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any
+from functools import cached_property, partial
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from slce_xp import _backend, _errors
-from slce_xp._backend import Array, Sparse
-from slce_xp.core.sums import placed, scaled
+from slce_xp._backend import Array, Sparse, read
+from slce_xp._parameters import as_count
+from slce_xp.core import given
+from slce_xp.core.centred import Frame
+from slce_xp.core.groups import Groups
+from slce_xp.core.rows import Rows, largest_magnitude, open_array
+from slce_xp.core.sums import made_per_row, sum_block
 
-# Exponents of two up to which rows are squared as they are, and scaled afterwards.
-SAFE_EXPONENT = {"float32": 30, "float64": 300}
+# Rows from which the centre is taken.
+PROBE_ROWS = 64
+# Sums are taken again about the mean if its distance from the centre exceeds the spread this often.
+FAR = 1.0
 
 
 @dataclass(frozen=True)
@@ -33,78 +39,63 @@ class Moments:
     totals : numpy.ndarray, shape (G,)
         The weight of each group on the host; the number of its samples if none has a weight.
         G is K, or K + 1 if some samples have no label.
-    weights : array, shape (G,)
-        The same, on the device of the data.
     sums : array, shape (G, d)
-        Σ w z over the samples of each group, with z = scale·(x − shift).
-    shift : array, shape (d,), or None
-        None stands for zero.
+        Σ w z over the samples of each group, with z = scale·x − centre.
+    squares : array, shape (1, d) or (2, d)
+        Σ w z² of each column, over samples with a label and over those without.
+    centre : array, shape (d,)
+        In units of scaled rows.
     second : array, shape (d, d), or None
         Σ s w z zᵀ over all samples, with the sign s = 1, or −λ without a label.
-    squares : array, shape (2,), or None
-        Σ w ‖z‖² over samples with a label, and over those without; None if all have one.
     unlabeled_weight : float
         λ.
     scale : float
-        Factor of the rows after the shift, a power of two.
+        Factor of the rows, a power of two.
     weight_unit : float
-        Unit of the weights, a power of two.
-    centring : float
-        ``Σ |s| w·‖offset‖²`` as the sums were taken, which centring subtracts from
-        ``Σ |s| w ‖z‖²``: it shows how many digits are lost.
-    unlabeled_size : float
-        The sum over batches of ``‖Σ w z‖``, of samples without a label as they were summed: it
-        shows how many digits of their mean are lost. 0 for a single batch.
+        Unit of the weights, a power of four.
+    summed : float
+        Σ |s| w ‖z‖² as the sums were taken, about any centre: rounding is relative to it.
+    spread : float
+        The largest √(Σ w ‖z‖² / W) of sums as they were taken: the mean is rounded relative to it.
     """
 
     totals: np.ndarray
-    weights: Array
     sums: Array
-    shift: Array | None = None
+    squares: Array
+    centre: Array
     second: Array | None = None
-    squares: Array | None = None
     unlabeled_weight: float = 1.0
     scale: float = 1.0
     weight_unit: float = 1.0
-    centring: float = 0.0
-    unlabeled_size: float = 0.0
+    summed: float = 0.0
+    spread: float = 0.0
 
-    @property
+    @cached_property
     def is_supervised(self) -> bool:
         """True if every sample has a label."""
-        return self.squares is None
+        return bool(self.squares.shape[0] == 1)
 
-    @property
+    @cached_property
     def n_classes(self) -> int:
         """K."""
         return len(self.totals) - (not self.is_supervised)
 
-    @property
+    @cached_property
     def n_features(self) -> int:
         """The number of features, d."""
         return int(self.sums.shape[1])
 
-    @property
-    def signs(self) -> np.ndarray:
-        """The sign of each group's scatter, shape (G,)."""
-        signs = np.ones(len(self.totals))
-        signs[self.n_classes :] = -self.unlabeled_weight
-        return signs
+    @cached_property
+    def factors(self) -> np.ndarray:
+        """What each group counts in the scatter: 1, or −λ without a label; shape (G,)."""
+        factors = np.ones(len(self.totals))
+        factors[self.n_classes :] = -self.unlabeled_weight
+        return factors
 
-    @property
+    @cached_property
     def weight(self) -> float:
         """Σ w over all samples."""
         return float(self.totals.sum())
-
-    @property
-    def absolute_weight(self) -> float:
-        """Sum of the weights of all samples times the magnitudes of their signs."""
-        return float(np.abs(self.signs) @ self.totals)
-
-    @property
-    def class_weights(self) -> Array:
-        """The weight of each class, shape (K,)."""
-        return self.weights[: self.n_classes]
 
     @property
     def unit_exponent(self) -> int:
@@ -117,127 +108,124 @@ class Moments:
         return math.frexp(self.weight_unit)[1] - 1
 
     @cached_property
+    def weights(self) -> Array:
+        """The weight of each group, shape (G,), on the device of the data."""
+        return self._put(self.totals)
+
+    @property
+    def class_weights(self) -> Array:
+        """The weight of each class, shape (K,)."""
+        return self.weights[: self.n_classes]
+
+    def _put(self, values: np.ndarray) -> Array:
+        return _backend.from_host(values, _backend.place_of(self.sums), self.sums.dtype)
+
+    @cached_property
     def offset(self) -> Array:
-        """The mean of z, scale·(mean − shift), shape (d,)."""
-        xp, _ = _backend.place_of(self.sums)
-        return xp.sum(self.sums, axis=0) / self.weight
-
-    @cached_property
-    def pivot_offset(self) -> Array:
-        """``Σ |s| w z / Σ |s| w``, scale·(pivot − shift), shape (d,)."""
-        weight = self.absolute_weight
-        if self.is_supervised or weight == 0.0:
-            return self.offset
-        xp, _ = _backend.place_of(self.sums)
-        total = xp.sum(self.sums[: self.n_classes, :], axis=0)
-        return (total + self.unlabeled_weight * self.sums[self.n_classes, :]) / weight
-
-    @cached_property
-    def _unscaled_offset(self) -> Array:
-        return self._unscaled(self.offset)
+        """The mean of z, shape (d,)."""
+        return _backend.namespace_of(self.sums).sum(self.sums, axis=0) / self.weight
 
     @cached_property
     def mean(self) -> Array:
         """The mean of all samples, shape (d,)."""
-        offset = self._unscaled_offset
-        return offset if self.shift is None else self.shift + offset
-
-    @property
-    def pivot(self) -> Array:
-        """The point about which ``Σ |s| w ‖x − pivot‖²`` is smallest, shape (d,).
-
-        It is the mean if all samples have a label. Sums about it, of all samples or of some, have
-        no terms larger than the scatter about the mean of all samples, wherever that is. The mean
-        of some of them may be far away, if others that hardly count in the scatter weigh most.
-        """
-        if self.pivot_offset is self.offset:
-            return self.mean
-        offset = self._unscaled(self.pivot_offset)
-        return offset if self.shift is None else self.shift + offset
-
-    def _unscaled(self, values: Array) -> Array:
-        return values if self.scale == 1.0 else values / self.scale
+        mean = self.centre + self.offset
+        return mean if self.scale == 1.0 else mean / self.scale
 
     @property
     def centroids(self) -> Array:
         """The class means, shape (K, d)."""
-        values = self.sums[: self.n_classes, :] / self.class_weights[:, None]
-        values = scaled(values, 1.0 / self.scale)
-        if self.shift is not None:
-            values += self.shift
-        return values
-
-    @cached_property
-    def roots(self) -> Array:
-        """√W_j, shape (K, 1)."""
-        xp, _ = _backend.place_of(self.sums)
-        return xp.sqrt(self.class_weights)[:, None]
+        means = self.sums[: self.n_classes, :] / self.class_weights[:, None]
+        means += self.centre
+        return means if self.scale == 1.0 else means / self.scale
 
     @cached_property
     def between(self) -> Array:
         """B, shape (K, d), rows √W_j·(c_j − m): the between-class scatter is BᵀB."""
-        root = self.roots
+        root = _backend.namespace_of(self.sums).sqrt(self.class_weights)[:, None]
         rows = self.sums[: self.n_classes, :] / root
         rows -= root * self.offset
         return rows
 
-    @property
-    def unlabeled_scatter(self) -> Array:
-        """Σ w ‖x − m‖² over the samples without a label, shape ()."""
-        return self._moved_squares(self.offset)[1]
+    @cached_property
+    def column_squares(self) -> Array:
+        """Σ |s| w (x − m)² of each column, shape (d,): the diagonal of S_t if all have a label."""
+        squares = self._squares_about(self.offset)
+        if self.is_supervised:
+            return squares[0, :]
+        return squares[0, :] + self.unlabeled_weight * squares[1, :]
+
+    def rounding_squares(self, eps: float) -> Array:
+        """The variance of each feature, shape (d,), up to which it may be rounding."""
+        size = 8.0 * eps * (self.centre + self.offset)
+        return _backend.namespace_of(size).maximum(64.0 * eps * self.offset**2, size * size)
+
+    @cached_property
+    def on_host(self) -> OnHost:
+        """Its numbers per feature: one read."""
+        parts = [self.squares, self.offset, self.centre]
+        if not self.is_supervised:
+            known = self.sums[: self.n_classes, :]
+            parts.append(_backend.namespace_of(known).sum(known, axis=0))
+        return OnHost(*read(*parts))
+
+    def _squares_about(self, step: Array) -> Array:
+        """`squares` about the centre plus a step."""
+        xp, k = _backend.namespace_of(self.sums), self.n_classes
+        if self.is_supervised:
+            if step is self.offset:
+                return self.squares - self.weight * step * step
+            pull = 2.0 * xp.sum(self.sums, axis=0) - self.weight * step
+            return self.squares - pull * step
+        weights = self._put(np.array([self.totals[:k].sum(), self.totals[k:].sum()]))[:, None]
+        sums = xp.concat([xp.sum(self.sums[:k, :], axis=0)[None, :], self.sums[k:, :]], axis=0)
+        return self.squares - 2.0 * sums * step + weights * (step * step)
 
     @property
-    def variance(self) -> Array:
-        """Σ w ‖x − m‖² / W, shape (), if some samples have no label."""
-        xp, _ = _backend.place_of(self.sums)
-        return xp.sum(self._moved_squares(self.offset)) / self.weight
+    def total_loss(self) -> Array:
+        """The loss without any component, shape (): tr(S_b), and λ·tr(S_t) of the unlabelled."""
+        xp = _backend.namespace_of(self.sums)
+        loss = xp.sum(self.between * self.between)
+        if self.is_supervised:
+            return loss
+        return loss + self.unlabeled_weight * xp.sum(self._squares_about(self.offset)[1, :])
 
-    def square(self) -> Array:
-        """``Σ |s| w ‖z‖²``, shape (); by the second moment if all samples have a label."""
-        xp, _ = _backend.place_of(self.sums)
-        if self.squares is None:
-            return xp.linalg.trace(self.second)
-        return self.squares[0] + self.unlabeled_weight * self.squares[1]
+    def scatter(self) -> Array:
+        """C = Σ s w (x − m)(x − m)ᵀ, shape (d, d)."""
+        return self._second_about(self.offset)
 
-    # ------------------------------------------------------------ rows as the sums were taken
-
-    def shifted(self, rows: Array) -> Array:
-        """Dense rows minus the shift, not yet scaled; sparse rows as they are."""
-        return rows if self.shift is None or isinstance(rows, Sparse) else rows - self.shift
-
-    def left(self, offset: Array, is_sparse: bool) -> Array:
-        """An offset from the shift, as scaled rows have it that `shifted` returns, shape (d,)."""
-        if is_sparse and self.shift is not None:
-            return offset + self.shift * self.scale
-        return offset
-
-    @property
-    def factors(self) -> tuple[float, float]:
-        """Factors of the scale, one for each side of a product with rows."""
-        return _backend.factors_of(self.scale)
-
-    @property
-    def is_moderate(self) -> bool:
-        """Whether rows can be squared as they are, and scaled afterwards."""
-        return is_moderate(self.scale, self.sums.dtype)
-
-    def centred(
-        self, rows: Array, columns: slice = slice(None), *, is_scaled: bool = True
-    ) -> Array:
-        """scale·(rows − mean), a copy; of rows that have some of the columns only."""
-        # In two steps: their sum, the mean, is rounded to the digits of a large number.
-        offset = self._unscaled_offset[columns]
-        if self.shift is None:
-            rows = rows - offset
-        else:
-            rows = rows - self.shift[columns]
-            rows -= offset
-        return scaled(rows, self.scale) if is_scaled else rows
+    def _second_about(self, step: Array) -> Array:
+        if self.is_supervised and step is self.offset:
+            second = (-self.weight * step)[:, None] * step
+            second += self.second
+            return second
+        factors = self.factors
+        signed = self._put(factors) @ self.sums
+        # second − q·stepᵀ − step·qᵀ + Q·step·stepᵀ, the last term in halves.
+        cross = (0.5 * float(factors @ self.totals) * step - signed)[:, None] * step
+        second = self.second + cross
+        second += cross.T
+        return second
 
     # ------------------------------------------------------------ arithmetic
 
+    def about(self, centre: Array) -> Moments:
+        """The same statistics about another centre, in units of scaled rows.
+
+        Sums are moved between the two as they are represented: what rounding left of a mean stays
+        in the sums.
+        """
+        step = centre - self.centre
+        squares = self._squares_about(step)
+        second = None if self.second is None else self._second_about(step)
+        sums = self.sums - self.weights[:, None] * step
+        return replace(self, centre=centre, sums=sums, squares=squares, second=second)
+
+    def about_mean(self) -> Moments:
+        """The same statistics about the mean."""
+        return self.about(self.centre + self.offset)
+
     def __add__(self, other: Moments) -> Moments:
-        """The statistics of both sets of samples, about their common pivot.
+        """The statistics of both sets of samples, about a point between their means.
 
         Both must have the same features and classes; `scale` and `weight_unit` may differ.
         """
@@ -253,68 +241,38 @@ class Moments:
         scale, unit = min(self.scale, other.scale), max(self.weight_unit, other.weight_unit)
         a = self._with_unlabeled(other).in_units(scale, unit)
         b = other._with_unlabeled(self).in_units(scale, unit)
-        weights = a.absolute_weight, b.absolute_weight
-        if sum(weights) == 0.0:  # without a label, and λ = 0
-            weights = a.weight, b.weight
-        pivot = a.pivot + (weights[1] / sum(weights)) * (b.pivot - a.pivot)
-        unlabeled_size = a._size_of_unlabeled() + b._size_of_unlabeled()
+        share = b._pivot_weight / (a._pivot_weight + b._pivot_weight)
+        pivot = a.centre + share * (b.centre - a.centre)
         a, b = a.about(pivot), b.about(pivot)
+        xp = _backend.namespace_of(a.sums)
+        squares = read(*(xp.sum(m.squares, axis=1) for m in (a, b)))
+        both = [(m, s, s.sum() / m.weight) for m, s in zip((a, b), squares, strict=True)]
+        summed = [max(m.summed, float(m._absolute(s))) for m, s, _ in both]
+        spread = max(max(m.spread, math.sqrt(max(0.0, variance))) for m, _, variance in both)
         return replace(
             a,
             totals=a.totals + b.totals,
-            weights=a.weights + b.weights,
             sums=a.sums + b.sums,
-            second=_sum_of_known(a.second, b.second),
-            squares=_sum_of_known(a.squares, b.squares),
-            centring=a.centring + b.centring,
-            unlabeled_size=unlabeled_size,
+            squares=a.squares + b.squares,
+            second=None if a.second is None or b.second is None else a.second + b.second,
+            summed=sum(summed),
+            spread=spread,
         )
 
-    def _size_of_unlabeled(self) -> float:
-        if self.is_supervised:
-            return 0.0
-        xp, _ = _backend.place_of(self.sums)
-        size = xp.linalg.vector_norm(self.sums[self.n_classes, :])
-        return max(self.unlabeled_size, float(_backend.read(size)[0]))
-
-    def about(self, shift: Array) -> Moments:
-        """The same statistics about another shift."""
-        # Between the two shifts as they are represented: what rounding left of the mean stays in
-        # the sums.
-        step = shift if self.shift is None else shift - self.shift
-        step = step if self.scale == 1.0 else step * self.scale
-        second = self.second
-        if second is not None:
-            # second − q·stepᵀ − step·qᵀ + Q·step·stepᵀ, the last term in halves.
-            sums, weight = self.signed_sums
-            cross = (sums - 0.5 * weight * step)[:, None] * step[None, :]
-            second = second - cross
-            second -= cross.T
-        return replace(
-            self,
-            shift=shift,
-            sums=self.sums - self.weights[:, None] * step,
-            second=second,
-            squares=None if self.is_supervised else self._moved_squares(step),
-        )
+    @cached_property
+    def absolute_weight(self) -> float:
+        """Σ |s| w over all samples."""
+        return self.weight if self.is_supervised else float(np.abs(self.factors) @ self.totals)
 
     @property
-    def signed_sums(self) -> tuple[Array, float]:
-        """Σ s w z, shape (d,), and Σ s w."""
-        xp, _ = _backend.place_of(self.sums)
-        total = xp.sum(self.sums[: self.n_classes, :], axis=0)
-        if not self.is_supervised:
-            total = total - self.unlabeled_weight * self.sums[self.n_classes, :]
-        return total, float(self.signs @ self.totals)
+    def _pivot_weight(self) -> float:
+        return self.absolute_weight or self.weight  # λ may be zero, and no sample have a label
 
-    def _moved_squares(self, step: Array) -> Array:
-        """`squares` about another point."""
-        place = _backend.place_of(self.sums)
-        xp, n_classes = place.xp, self.n_classes
-        sums = xp.stack([xp.sum(self.sums[:n_classes, :], axis=0), self.sums[n_classes, :]])
-        weights = np.array([self.totals[:n_classes].sum(), self.totals[n_classes]])
-        weights = _backend.from_host(weights, place, self.sums.dtype)
-        return self.squares - 2.0 * xp.sum(sums * step, axis=1) + weights * xp.sum(step * step)
+    def _absolute(self, squares: Array) -> Array:
+        """Sums over samples with a label, plus λ times those over the others: (1|2, …) ↦ (…)."""
+        if self.is_supervised:
+            return squares[0, ...]
+        return squares[0, ...] + self.unlabeled_weight * squares[1, ...]
 
     def in_units(self, scale: float, weight_unit: float) -> Moments:
         """The same statistics with another scale and another unit of weights."""
@@ -322,37 +280,19 @@ class Moments:
             return self
         factor, step = self.weight_unit / weight_unit, scale / self.scale
         check_range(self.totals * factor, _backend.dtype_name(self.sums.dtype), self.totals > 0)
-
-        def times(values: Array | None, by: float) -> Array | None:
-            return None if values is None else values * by
-
+        square = factor * step * step
         return replace(
             self,
             totals=self.totals * factor,
-            weights=self.weights * factor,
             sums=self.sums * (factor * step),
-            second=times(self.second, factor * step * step),
-            squares=times(self.squares, factor * step * step),
+            squares=self.squares * square,
+            centre=self.centre * step,
+            second=None if self.second is None else self.second * square,
             scale=scale,
             weight_unit=weight_unit,
-            centring=self.centring * (factor * step * step),
-            unlabeled_size=self.unlabeled_size * (factor * step),
+            summed=self.summed * square,
+            spread=self.spread * step,
         )
-
-    def with_centring(self, centring: float) -> Moments:
-        """The same statistics, and what is derived from them, with another `centring`."""
-        same = copy.copy(self)
-        object.__setattr__(same, "centring", centring)
-        return same
-
-    def astype(self, dtype: Any) -> Moments:
-        """The same statistics in another dtype."""
-        xp, _ = _backend.place_of(self.sums)
-        names = ("weights", "shift", "sums", "second", "squares")
-        parts: dict[str, Any] = {name: getattr(self, name) for name in names}
-        for name, part in parts.items():
-            parts[name] = None if part is None else xp.astype(part, dtype, copy=False)
-        return replace(self, **parts)
 
     def reindexed(self, positions: np.ndarray, n_classes: int) -> Moments:
         """With the classes at other positions among `n_classes`; others have no samples."""
@@ -360,48 +300,54 @@ class Moments:
             return self
         if not self.is_supervised:
             positions = np.append(positions, n_classes)
-        height = n_classes + (not self.is_supervised)
-        totals = np.zeros(height)
-        totals[positions] = self.totals
-        return replace(
-            self,
-            totals=totals,
-            weights=placed(self.weights, positions, height),
-            sums=placed(self.sums, positions, height),
-        )
+        return self._placed(positions, n_classes + (not self.is_supervised))
 
     def only(self, classes: np.ndarray) -> Moments:
         """With some of the classes only, which have all samples."""
         if len(classes) == self.n_classes:
             return self
-        place = _backend.place_of(self.sums)
         groups = classes if self.is_supervised else np.append(classes, self.n_classes)
-        index = _backend.from_host(groups, place)
-        return replace(
-            self,
-            totals=self.totals[groups],
-            weights=place.xp.take(self.weights, index, axis=0),
-            sums=place.xp.take(self.sums, index, axis=0),
-        )
+        place = _backend.place_of(self.sums)
+        sums = place.xp.take(self.sums, _backend.from_host(groups, place), axis=0)
+        return replace(self, totals=self.totals[groups], sums=sums)
+
+    def _placed(self, positions: np.ndarray, height: int) -> Moments:
+        """With groups at their positions among `height`, zeros elsewhere."""
+        xp, device = place = _backend.place_of(self.sums)
+        totals = np.zeros(height)
+        totals[positions] = self.totals
+        index = np.full(height, self.sums.shape[0])
+        index[positions] = np.arange(self.sums.shape[0])
+        nothing = xp.zeros((1, self.n_features), dtype=self.sums.dtype, device=device)
+        rows = xp.concat([self.sums, nothing], axis=0)
+        sums = xp.take(rows, _backend.from_host(index, place), axis=0)
+        return replace(self, totals=totals, sums=sums)
 
     def _with_unlabeled(self, like: Moments) -> Moments:
-        """With a group of samples without a label, if `like` has one; of known second moment."""
+        """With a group of samples without a label, if `like` has one."""
         if like.is_supervised or not self.is_supervised:
             return self
-        xp, _ = _backend.place_of(self.sums)
-        square = self.square()
-        padded = self.n_classes + 1
-        return replace(
-            self,
-            totals=np.append(self.totals, 0.0),
-            weights=placed(self.weights, np.arange(self.n_classes), padded),
-            sums=placed(self.sums, np.arange(self.n_classes), padded),
-            squares=xp.stack([square, xp.zeros_like(square)]),
-        )
+        xp = _backend.namespace_of(self.sums)
+        squares = xp.concat([self.squares, xp.zeros_like(self.squares)], axis=0)
+        padded = self._placed(np.arange(self.n_classes), self.n_classes + 1)
+        return replace(padded, squares=squares)
 
 
-def _sum_of_known(a: Array | None, b: Array | None) -> Array | None:
-    return None if a is None or b is None else a + b
+class OnHost(NamedTuple):
+    """Numbers per feature, on the host.
+
+    Attributes
+    ----------
+    squares, offset, centre : numpy.ndarray
+        As in `Moments`.
+    labeled : numpy.ndarray, shape (d,), or None
+        Σ w z over samples with a label, if not all have one.
+    """
+
+    squares: np.ndarray
+    offset: np.ndarray
+    centre: np.ndarray
+    labeled: np.ndarray | None = None
 
 
 def check_range(weights: np.ndarray, dtype: str, counted: Any = True) -> None:
@@ -418,6 +364,212 @@ def check_range(weights: np.ndarray, dtype: str, counted: Any = True) -> None:
         )
 
 
-def is_moderate(scale: float, dtype: Any) -> bool:
-    """Whether rows can be squared before they are scaled."""
-    return abs(math.log2(scale)) <= SAFE_EXPONENT[_backend.dtype_name(dtype)]
+# ---------------------------------------------------------------- passes
+
+
+def class_moments(
+    x: Any, codes: Any, n_classes: int, /, *, weights: Any = None, second: bool = False
+) -> Moments:
+    """Class statistics of an array: moments that can be added to those of other samples.
+
+    Parameters
+    ----------
+    x : array, or sparse matrix of SciPy, CuPy or torch, shape (n, d)
+    codes : array of int, shape (n,)
+        The class of each row, from 0 to K − 1.
+    n_classes : int
+        K. Each class must have a row.
+    weights : array, shape (n,), optional
+        Positive weight of each row; ones by default.
+    second : bool
+        Whether to compute the (d, d) second moment, too.
+
+    Returns
+    -------
+    Moments
+        ``a + b`` are the moments of both sets of samples.
+
+    Examples
+    --------
+    >>> import array_api_strict as xp
+    >>> from slce_xp.core import class_moments
+    >>> x = xp.asarray([[0.0], [2.0], [6.0], [8.0]])
+    >>> codes = xp.asarray([0, 1, 0, 1])
+    >>> both = class_moments(x[:2, :], codes[:2], 2)
+    >>> both = both + class_moments(x[2:, :], codes[2:], 2)
+    >>> both.mean
+    Array([4.], dtype=array_api_strict.float64)
+    >>> both.centroids
+    Array([[3.],
+           [5.]], dtype=array_api_strict.float64)
+    """
+    x, n_classes = given.as_matrix(x), as_count(n_classes, "n_classes", 2)
+    rows = open_array(x, _backend.sums_dtype(x))
+    groups = Groups.of(given.as_codes(codes, rows.n, n_classes), n_classes, weights)
+    if not groups.is_supervised:
+        raise _errors.invalid(
+            "codes", f"codes must be from 0 to n_classes − 1 = {n_classes - 1}; got {n_classes}"
+        )
+    with _backend.computing(rows.place):
+        return moments_of(rows, groups, second=second)
+
+
+def moments_of(rows: Rows, groups: Groups, *, second: bool = False, dense: bool = False) -> Moments:
+    """The moments of all samples: one pass, or more if the first rows were not typical.
+
+    Parameters
+    ----------
+    rows : Rows
+    groups : Groups
+    second : bool
+        Whether to compute the second moment, too.
+    dense : bool
+        Whether to make blocks of sparse rows dense, and shift them, without a second moment, too.
+    """
+    is_shifted = second or dense or not rows.is_sparse
+    if groups.weights is not None:
+        check_range(groups.weights, _backend.dtype_name(rows.dtype))
+    if second:
+        rows.prepare_for_second_moment()
+    frame = Frame(1.0, _probed_centre(rows, is_shifted))
+    for _ in range(4):  # units, those of what is left near the mean, and the mean itself
+        moments, moved = _moments_in(frame, rows, groups, second, is_shifted)
+        better = _better_frame(frame, moments, moved if is_shifted else 0.0, rows)
+        if better is None:
+            break
+        frame = better
+    if not math.isfinite(moments.summed):
+        raise _errors.too_large(_backend.dtype_name(rows.dtype))
+    return moments
+
+
+def _probed_centre(rows: Rows, is_shifted: bool) -> Array:
+    """The mean of a few rows; zero for sparse rows, unless they are made dense."""
+    xp, device = rows.place
+    if not is_shifted:
+        return xp.zeros(rows.d, dtype=rows.dtype, device=device)
+    return xp.mean(rows.probe(PROBE_ROWS), axis=0)
+
+
+def _better_frame(frame: Frame, moments: Moments, moved: float, rows: Rows) -> Frame | None:
+    """The frame in which to sum again; None if the sums are good enough.
+
+    Any NaN or infinity in X reaches the sums, so finite sums prove a finite X. Squares of squares,
+    and of their rounding, must be in range.
+    """
+    info, size = np.finfo(_backend.dtype_name(rows.dtype)), moments.summed
+    if not 0.0 < size < math.inf:  # squares may have left the range
+        if not math.isfinite(size):
+            rows.raise_if_not_finite()
+        largest = largest_magnitude(rows)
+        exponent = math.frexp(largest)[1] if math.isfinite(largest) else info.maxexp
+        # Powers of two that the dtype holds with all digits of their inverse.
+        scale = math.ldexp(1.0, -max(2 - info.maxexp, min(exponent, info.maxexp - 2)))
+        if scale == frame.scale or not largest:
+            return None
+        xp, centre = rows.place.xp, frame.centre  # which may have left the range, too
+        centre = xp.where(xp.isfinite(centre), centre, xp.zeros_like(centre))
+        return _in_scale(frame._replace(centre=centre), scale)
+    least, most = float(info.smallest_normal) ** (1 / 3), float(info.max) ** (1 / 3)
+    if not least < size < most:
+        factor = math.ldexp(1.0, -(math.frexp(size)[1] // 2))
+        scale = frame.scale * factor
+        if float(info.tiny) < scale < float(info.max):
+            return _in_scale(frame, scale)
+    if moved > FAR * (size - moved):
+        return frame._replace(centre=frame.centre + moments.offset)
+    return None
+
+
+def _in_scale(frame: Frame, scale: float) -> Frame:
+    """The same centre in other units, by two factors of which neither overflows."""
+    factor = scale / frame.scale
+    root = math.ldexp(1.0, (math.frexp(factor)[1] - 1) // 2)
+    return Frame(scale, frame.centre * root * (factor / root))
+
+
+def _moments_in(
+    frame: Frame, rows: Rows, groups: Groups, second: bool, is_shifted: bool
+) -> tuple[Moments, float]:
+    """Moments by one pass, and Σ |s| w·‖offset‖²."""
+    height = groups.n_groups
+    term = partial(_moment_term, frame, height, second, is_shifted)
+    # The centred copy; with signs also products of it, and for sparse rows a dense copy.
+    copies = 1 + (is_shifted and rows.is_sparse) + 2 * (second and not groups.is_supervised)
+    made = copies * rows.d + made_per_row(height)
+    sums, squares, matrix = rows.sum(
+        term,
+        made,
+        rows.put_codes(groups.codes),
+        rows.put(groups.weights),
+        None if groups.is_supervised else rows.put(groups.root),
+        rows.put(groups.sign),
+    )
+    xp = rows.place.xp
+    if squares is None:
+        squares = xp.linalg.diagonal(matrix)[None, :]
+    moments = Moments(
+        groups.totals,
+        sums,
+        squares,
+        frame.centre,
+        matrix,
+        groups.unlabeled_weight,
+        frame.scale,
+        groups.weight_unit,
+    )
+    host = moments.on_host
+    size = float(moments._absolute(host.squares.sum(axis=1)))
+    # Not another object: this one keeps what is derived from its sums.
+    object.__setattr__(moments, "summed", size)
+    object.__setattr__(moments, "spread", math.sqrt(float(host.squares.sum()) / moments.weight))
+    return moments, float(moments._pivot_weight * (host.offset @ host.offset))
+
+
+def _moment_term(
+    frame: Frame,
+    height: int,
+    second: bool,
+    is_shifted: bool,
+    block: Array,
+    codes: Array,
+    weights: Array | None,
+    root: Array | None,
+    sign: Array | None,
+) -> tuple[Array, Array | None, Array | None]:
+    """What a block adds to class sums, squares of columns and the second moment.
+
+    Samples without a label have a `root`, √(w·|s|), and a sign. The squares are None if they are
+    the diagonal of the second moment.
+    """
+    xp = _backend.namespace_of(codes)
+    if isinstance(block, Sparse) and not is_shifted:
+        block = block if frame.scale == 1.0 else block * frame.scale
+        return (
+            sum_block(block, codes, height, weights),
+            block.sum_squares(_by_label(xp, weights, sign, block)),
+            None,
+        )
+    if isinstance(block, Sparse):
+        block = block.dense()
+    rows = frame.dense(block)
+    sums = sum_block(rows, codes, height, weights)
+    if sign is None:
+        if weights is not None:
+            rows *= xp.sqrt(weights)[:, None]
+        if second:
+            return sums, None, _backend.gram(rows)
+        rows *= rows
+        return sums, xp.sum(rows, axis=0)[None, :], None
+    rooted = rows * root[:, None]  # type: ignore[index]
+    product = rooted.T @ (rooted * sign[:, None]) if second else None
+    rows *= rows
+    return sums, _by_label(xp, weights, sign, rows) @ rows, product
+
+
+def _by_label(xp: Any, weights: Array | None, sign: Array | None, like: Array) -> Array | None:
+    """Weights of samples with a label and of those without, shape (2, m); None for ones."""
+    if sign is None:
+        return None if weights is None else weights[None, :]
+    marks = xp.astype(xp.stack([sign > 0.0, sign < 0.0]), like.dtype)
+    return marks if weights is None else marks * weights

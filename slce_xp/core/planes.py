@@ -7,19 +7,13 @@ points: projected gradient steps there bound its minimum.
 from __future__ import annotations
 
 import math
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Any
 
 import numpy as np
 
 from slce_xp.core import plane_search
-from slce_xp.core.pairs import (
-    Pairs,
-    error_in_all_dimensions,
-    error_of_all,
-    pairs_of,
-    slack_of_all,
-)
+from slce_xp.core.pairs import TINY, Pairs, Tangent, error_of_all, every_pair, pairs_of
 
 MOST_RELAXED = 12  # steps of the relaxed problem
 # They end if the bound can rise by no more than this: a difference of logarithms of the error, or a
@@ -28,11 +22,10 @@ SMALL_GAP, SHARE_OF_GAP = 1e-3, 0.2
 MOST_WORK = 1e10  # flops of their eigenproblems and products; large problems get fewer steps
 SUFFICIENT = 1e-4  # share of the predicted descent that a step must reach
 REMEMBERED = 4  # errors of earlier steps that a step may be compared with
-TINY, LARGEST_EXPONENT = 1e-300, 700.0
 
 
 class Plane:
-    """A plane, and how well classes are told apart in it.
+    """A plane, and how well it separates classes.
 
     Parameters
     ----------
@@ -51,7 +44,7 @@ class Plane:
         self._problem = (means, shares)
 
     def __repr__(self) -> str:
-        """Return what tells planes apart; compiled functions of a model depend on it."""
+        """Return what identifies a plane; compiled functions of a model depend on it."""
         return f"Plane(log_error={self.log_error!r})"
 
     def __getstate__(self) -> dict[str, Any]:
@@ -65,7 +58,7 @@ class Plane:
 
     @property
     def gap(self) -> float:
-        """A proved bound of what any other plane of as many dimensions could take off `error`."""
+        """A proved bound of how much smaller the `error` of any other such plane can be."""
         return self.error - math.exp(self.log_bound)
 
     @cached_property
@@ -78,11 +71,8 @@ class Plane:
         pairs, are_all = pairs_of(means, shares, p)
         factor, bound = _relax(pairs, p, self.log_error)
         if not are_all:
-            bound = _bound_of_all(means, shares, factor, p)
-        # Pairs that count as having the same mean stand still there, but may not in a plane.
-        slack = pairs.slack if are_all else slack_of_all(means, shares)
-        share = slack * math.exp(min(-bound, LARGEST_EXPONENT)) if slack else 0.0
-        bound = bound + math.log1p(-share) if share < 1.0 else -math.inf
+            tangents = (block.tangent(factor) for block in every_pair(means, shares))
+            bound = reduce(Tangent.joined, tangents).bound(p)
         return min(bound, self.log_error)
 
 
@@ -100,18 +90,13 @@ def best_plane(means: np.ndarray, shares: np.ndarray, p: int) -> Plane:
     """
     k = means.shape[1]
     if p >= k:
-        return Plane(np.eye(k), error_in_all_dimensions(means, shares), means, shares)
+        return Plane(np.eye(k), error_of_all(means, shares), means, shares)
     pairs, are_all = pairs_of(means, shares, p)
-    basis, error = plane_search.search(pairs, p, is_exact=are_all)
-    if not are_all:  # the list chose the plane; all pairs say what it and the axes are worth
-        error, basis = min(
-            (
-                (error_of_all(means @ plane.T, means, shares, with_gradient=False)[0], plane)
-                for plane in (basis, np.eye(p, k))
-            ),
-            key=lambda found: found[0],
-        )
-    return Plane(basis.T, error, means, shares)
+    planes = [plane_search.search(pairs, shares, p)]
+    if not are_all:  # drawn pairs may mislead: it must not be worse than the leading axes
+        planes.append(np.eye(k, p))
+    errors = [error_of_all(means @ plane, shares) for plane in planes]
+    return Plane(planes[int(np.argmin(errors))], min(errors), means, shares)
 
 
 def _relax(pairs: Pairs, p: int, reached: float) -> tuple[np.ndarray, float]:
@@ -125,67 +110,43 @@ def _relax(pairs: Pairs, p: int, reached: float) -> tuple[np.ndarray, float]:
     Returns
     -------
     factor : numpy.ndarray, shape (k, r)
-        F with a relaxed projector P = F Fᵀ, more or less that of the minimum.
+        F with a relaxed projector P = F Fᵀ, near that of the minimum.
     bound : float
-        A proved lower bound of the logarithm of the error.
+        A proved lower bound of the logarithm of the error: the highest of all steps.
     """
     k = pairs.means.shape[1]
     factor = np.eye(k) * math.sqrt(p / k)
-    error, gradient, inner, exact = _evaluate(pairs, factor)
-    projector, length, bound = factor @ factor.T, 0.0, -math.inf
-    errors = [error]
+    tangent = pairs.tangent(factor)
+    best, errors = (tangent.bound(p), factor), [tangent.log_error]
+    length = 1.0 / max(float(np.linalg.norm(tangent.gradient, 2)), TINY)
     work = 30.0 * k**3 + 10.0 * len(pairs) * k
-    for step in range(max(2, min(MOST_RELAXED, int(MOST_WORK / work))) + 1):
-        values = np.linalg.eigvalsh(gradient)
-        gap = float(values[k - p :].sum()) - inner
-        bound = max(bound, error - max(gap, 0.0)) if exact else bound
-        enough = max(SMALL_GAP, SHARE_OF_GAP * (reached - bound))
-        if error - bound <= enough or step == MOST_RELAXED:
+    for _ in range(max(2, min(MOST_RELAXED, int(MOST_WORK / work)))):
+        enough = max(SMALL_GAP, SHARE_OF_GAP * (reached - best[0]))
+        if errors[-1] - best[0] <= enough < math.inf:
             break
-        length = length or 1.0 / max(float(values[-1]), TINY)
+        projector = factor @ factor.T
         while True:
-            factor = _nearest_relaxed(projector + length * gradient, p)
-            moved = factor @ factor.T
-            found, slopes, inner, exact = _evaluate(pairs, factor)
-            change = moved - projector
-            promised = float((change * gradient).sum())
-            if (
-                found <= max(errors[-REMEMBERED:]) - SUFFICIENT * promised
-                or promised < SMALL_GAP**2
-            ):
+            factor = _nearest_relaxed(projector + length * tangent.gradient, p)
+            found = pairs.tangent(factor)
+            change = factor @ factor.T - projector
+            promised = float((change * tangent.gradient).sum())
+            highest = max(errors[-REMEMBERED:]) - SUFFICIENT * promised
+            if found.log_error <= highest or promised < SMALL_GAP**2:
                 break
             length *= 0.25
-        bent = float((change * (gradient - slopes)).sum())
+        bent = float((change * (tangent.gradient - found.gradient)).sum())
         length = float((change * change).sum()) / bent if bent > TINY else 4.0 * length
-        projector, error, gradient = moved, found, slopes
-        errors.append(error)
-    return factor, bound
-
-
-def _evaluate(pairs: Pairs, factor: np.ndarray) -> tuple[float, np.ndarray, float, bool]:
-    """The logarithm of the error at P = F Fᵀ, −∂/∂P, its inner product with P, if it is exact."""
-    squares = pairs.distances(factor)
-    error, pulls = pairs.errors_and_pulls(squares)
-    inner = float(pulls @ squares)
-    return float(error), pairs.gradient(pulls), inner, pairs.are_apart(squares)
+        tangent = found
+        errors.append(tangent.log_error)
+        best = max(best, (tangent.bound(p), factor), key=lambda pair: pair[0])
+    return best[1], best[0]
 
 
 def _nearest_relaxed(matrix: np.ndarray, p: int) -> np.ndarray:
     """F for the nearest F Fᵀ with eigenvalues from 0 to 1 and trace p."""
     values, vectors = np.linalg.eigh(matrix)
     levels = np.sort(np.concatenate([values, values - 1.0]))
-    traces = _between_0_and_1(values - levels[:, None]).sum(axis=1)
-    kept = _between_0_and_1(values - np.interp(-p, -traces, levels))
+    traces = np.clip(values - levels[:, None], 0.0, 1.0).sum(axis=1)
+    kept = np.clip(values - np.interp(-p, -traces, levels), 0.0, 1.0)
     some = kept > 0.0
     return np.asarray(vectors[:, some] * np.sqrt(kept[some]))
-
-
-def _between_0_and_1(values: np.ndarray) -> np.ndarray:
-    return np.asarray(np.minimum(np.maximum(values, 0.0), 1.0))
-
-
-def _bound_of_all(means: np.ndarray, shares: np.ndarray, factor: np.ndarray, p: int) -> float:
-    """What no plane is below, by the tangent of the error of all pairs at P = F Fᵀ."""
-    error, gradient, inner, is_exact = error_of_all(means @ factor, means, shares, True)
-    gap = float(np.linalg.eigvalsh(gradient)[-p:].sum()) - inner
-    return error - max(gap, 0.0) if is_exact else -math.inf

@@ -14,15 +14,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from slce_xp import _backend
-from slce_xp._backend import Array, read
+from slce_xp._backend import Array, namespace_of, read
 from slce_xp._errors import invalid
 from slce_xp._parameters import as_count, as_shrinkage
 from slce_xp.core import eigen, given
-from slce_xp.core import solve as core_solve
 from slce_xp.core.groups import Groups
-from slce_xp.core.operators import CentroidOperator, ScatterOperator
+from slce_xp.core.moments import Moments
 from slce_xp.core.planes import Plane, best_plane
-from slce_xp.core.rows import Rows, check_gram, open_array
+from slce_xp.core.problem import Problem, problem_of
+from slce_xp.core.rows import check_gram, open_array
 from slce_xp.core.shrinkage import Shrinkage, Spectrum, best_shrinkage
 
 
@@ -58,7 +58,7 @@ class Separation(NamedTuple):
 
     @property
     def separation(self) -> float:
-        """How often a sample of one of two classes is told apart from the other one.
+        """How often a sample of one of two classes is distinguished from the other one.
 
         A probability; the two are drawn by their shares, and classes are Gaussians with the
         covariance N.
@@ -123,7 +123,8 @@ def separating_components(
     >>> xp.abs(xp.round(found.components))  # the second feature does not matter
     Array([[2., 0.]], dtype=array_api_strict.float64)
     """
-    rows, n_classes = open_array(given.as_matrix(x)), as_count(n_classes, "n_classes", 2)
+    x, n_classes = given.as_matrix(x), as_count(n_classes, "n_classes", 2)
+    rows = open_array(x, _backend.sums_dtype(x))
     groups = Groups.of(given.as_codes(codes, rows.n, n_classes), n_classes, weights)
     if not groups.is_supervised:
         raise invalid("codes", f"codes must be below n_classes = {n_classes}; got {n_classes}")
@@ -135,44 +136,32 @@ def separating_components(
     if form == "auto":
         form = "gram" if rows.n < rows.d and rows.has_outer else "scatter"
     with _backend.computing(rows.place):
-        return solve(operator_of(rows, groups, form), form, k, given_shrinkage)
+        return solve(problem_of(rows, groups, form), form, k, given_shrinkage)
 
 
-def operator_of(rows: Rows, groups: Groups, form: str, seed: int = 0) -> CentroidOperator:
-    """The class statistics of rows of any kind, in which small columns keep their digits."""
-    return core_solve.operator_of(rows, groups, form, seed, by_column=True)
-
-
-def solve(operator: ScatterOperator, form: str, k: int, shrinkage: float | None) -> Separation:
+def solve(problem: Problem, form: str, k: int, shrinkage: float | None) -> Separation:
     """The components of class statistics, in features or samples coordinates.
 
     Parameters
     ----------
-    operator : ScatterOperator
-        A `CentroidOperator` for the form "gram".
+    problem : Problem
+        With samples for the form "gram".
     form : {"scatter", "gram"}
     k : int
         Components, at most K − 1.
     shrinkage : float or None
         None: the one that separates unseen samples best.
     """
-    xp, _ = operator.place
-    solver = _Samples(operator) if form == "gram" else _Features(operator)  # type: ignore[arg-type]
-    used = _chosen(operator, solver.spectrum, shrinkage, divides=form == "gram")
-    matrix, class_weights = eigen.read_finite(
-        solver.discriminate(used.weight), operator.class_weights
-    )
+    xp, moments = problem.place.xp, problem.moments
+    solver = _Samples(problem) if form == "gram" else _Features(problem)
+    n_features, eps = solver.spectrum.n_features, _eps(moments)
+    used = _chosen(moments, solver.spectrum, shrinkage, divides=form == "gram")
+    products = solver.discriminate(used.weight)
+    matrix, class_weights = eigen.read_finite(products, moments.class_weights)
     shares = class_weights.astype(np.float64)
     shares /= shares.sum()
-    noise = solver.rounding * solver.spectrum.n_features / used.weight
-    mixture, means = _whitened(
-        matrix,
-        shares,
-        solver.spectrum.n_features,
-        noise,
-        _eps(operator),
-        is_factored=solver.is_factored,
-    )
+    noise = solver.rounding * n_features / used.weight
+    mixture, means = _whitened(matrix, shares, n_features, noise, eps)
     means /= math.sqrt(used.inflation)
     if not means.shape[1]:
         raise invalid(
@@ -183,12 +172,12 @@ def solve(operator: ScatterOperator, form: str, k: int, shrinkage: float | None)
     inside = means @ plane.basis
     ratios, axes = np.linalg.eigh(inside.T @ (shares[:, None] * inside))
     mixture = mixture @ (plane.basis @ axes[:, ::-1]) / math.sqrt(used.inflation)
-    mixture = _backend.from_host(mixture, operator.place, operator.dtype)
+    mixture = _backend.from_host(mixture, problem.place, moments.sums.dtype)
     components = solver.combined(mixture)
-    patterns = mixture.T @ operator.between * (used.inflation / math.sqrt(operator.weight))
+    patterns = mixture.T @ problem.between * (used.inflation / math.sqrt(moments.weight))
     signs = xp.sum(eigen.fix_signs(components.T).T * components, axis=1)
     signs = xp.where(signs < 0, -xp.ones_like(signs), xp.ones_like(signs))[:, None]
-    (size,) = eigen.read_finite(xp.max(xp.abs(components)) * operator.scale)
+    (size,) = eigen.read_finite(xp.max(xp.abs(components)) * moments.scale)
     if not float(np.finfo(size.dtype).tiny) < float(size):
         raise invalid(
             "x",
@@ -196,10 +185,10 @@ def solve(operator: ScatterOperator, form: str, k: int, shrinkage: float | None)
             f"the largest is {float(size):.1e}. Scale them, or use float64",
         )
     return Separation(
-        signs * components * operator.scale,
-        signs * patterns / operator.scale,
-        _backend.from_host(ratios[::-1], operator.place, operator.dtype),
-        operator.mean,
+        signs * components * moments.scale,
+        signs * patterns / moments.scale,
+        _backend.from_host(ratios[::-1], problem.place, moments.sums.dtype),
+        moments.mean,
         used.weight,
         used.inflation,
         plane,
@@ -207,7 +196,7 @@ def solve(operator: ScatterOperator, form: str, k: int, shrinkage: float | None)
 
 
 def _chosen(
-    operator: ScatterOperator, spectrum: Spectrum, shrinkage: float | None, *, divides: bool
+    moments: Moments, spectrum: Spectrum, shrinkage: float | None, *, divides: bool
 ) -> Shrinkage:
     """The shrinkage that was asked for, or the best.
 
@@ -216,12 +205,11 @@ def _chosen(
     divides : bool
         Whether all is divided by it, also if the covariance within classes is not singular.
     """
-    eps = _eps(operator)
+    eps = _eps(moments)
     least, root = 4.0 * max(spectrum.n_features, 1) * eps, math.sqrt(eps)
     if shrinkage is None:
-        n = math.ldexp(operator.weight, operator.weight_exponent)  # a weight of 2 duplicates
-        n_classes = int(operator.class_weights.shape[0])
-        return best_shrinkage(spectrum, n, n_classes, max(least, root * divides))
+        n = math.ldexp(moments.weight, moments.weight_exponent)  # a weight of 2 duplicates
+        return best_shrinkage(spectrum, n, moments.n_classes, max(least, root * divides))
     is_singular = shrinkage < root and spectrum.rank(eps) < spectrum.n_features
     if is_singular or (shrinkage < root and divides):
         least = max(least, root)
@@ -238,29 +226,22 @@ def _chosen(
 
 
 def _whitened(
-    matrix: np.ndarray,
-    shares: np.ndarray,
-    most: int,
-    noise: float,
-    eps: float,
-    *,
-    is_factored: bool,
+    matrix: np.ndarray, shares: np.ndarray, most: int, noise: float, eps: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """What makes discriminants of class means, (K, k), and the means in them, (K, k).
+    """Factors that turn class means into discriminants, (K, k), and the means in these, (K, k).
 
     Parameters
     ----------
     matrix : numpy.ndarray, shape (K, K) or (K, d)
-        √π C N⁻¹ Cᵀ √π, or F with F Fᵀ equal to that.
+        √π C N⁻¹ Cᵀ √π, or F with F Fᵀ equal to that if d < K.
     most : int
         Features that vary, and so dimensions that there can be.
     noise : float
         What rounding adds to the matrix, in units of eps.
     eps : float
         Of the dtype of the data.
-    is_factored : bool
-        Whether it is F.
     """
+    is_factored = matrix.shape[1] < matrix.shape[0]
     root = np.sqrt(shares)
     # Centred means: √π is in the null space, whatever rounding leaves there.
     matrix = matrix.astype(np.float64)
@@ -285,92 +266,85 @@ class _Features:
     Attributes
     ----------
     spectrum : Spectrum
-    is_factored : bool
-        Whether `discriminate` returns a factor, which is smaller with more classes than features.
     rounding : float
         Of a class mean's square in units of the spread, in units of eps.
     """
 
-    def __init__(self, operator: ScatterOperator) -> None:
-        self.rounding = _eps(operator)
-        xp, _ = operator.place
-        self._unit, n_varying = _inverse_spread(
-            operator, xp.linalg.diagonal(operator.scatter()) + 0.0
-        )
-        within = operator.take_within()
-        within *= (self._unit / operator.weight)[:, None]
+    def __init__(self, problem: Problem) -> None:
+        moments = problem.moments
+        self.rounding = _eps(moments)
+        self._unit, n_varying = _inverse_spread(problem)
+        within = moments.scatter()
+        within -= _backend.gram(problem.between)
+        within *= (self._unit / moments.weight)[:, None]
         within *= self._unit
-        means = (operator.between * self._unit).T / math.sqrt(operator.weight)
-        self.is_factored = means.shape[1] > means.shape[0]
-        self.spectrum = Spectrum(_backend.shifted_systems(within, means), n_varying)
+        means = (problem.between * self._unit).T / math.sqrt(moments.weight)
+        self.spectrum = Spectrum(within, means, n_varying)
 
     def discriminate(self, shrinkage: float) -> Array:
-        """√π C N⁻¹ Cᵀ √π, shape (K, K), or F with F Fᵀ equal to that, shape (K, d)."""
-        systems, metric = self.spectrum.systems, (1.0 - shrinkage, shrinkage)
-        self._solved = systems.solve(*metric)
-        return systems.whiten(*metric).T if self.is_factored else systems.right.T @ self._solved
+        """√π C N⁻¹ Cᵀ √π, shape (K, K), or F with F Fᵀ equal to that, shape (K, d), if d < K."""
+        right, metric = self.spectrum.right, self.spectrum.metric(shrinkage)
+        self._solved = right / metric
+        if right.shape[0] < right.shape[1]:
+            return (right / namespace_of(metric).sqrt(metric)).T
+        return right.T @ self._solved
 
     def combined(self, mixture: Array) -> Array:
         """N⁻¹ Cᵀ √π times a mixture of classes, (K, p) ↦ (p, d)."""
-        return self.spectrum.systems.restore(self._solved @ mixture).T * self._unit
+        return (self.spectrum.vectors @ (self._solved @ mixture)).T * self._unit
 
 
 class _Samples:
     """The same by n × n matrices: N⁻¹ is that of ρI plus a matrix of the rank of the samples."""
 
-    is_factored = False
     rounding = 1.0  # squares of class means are differences of products of samples
 
-    def __init__(self, operator: CentroidOperator) -> None:
-        xp, _ = operator.place
-        self._operator = operator
-        self._unit, n_varying = _inverse_spread(operator, operator.feature_squares())
-        gram = operator.scaled_gram(self._unit)
-        self._indicators = operator.indicators().T / math.sqrt(operator.weight)
+    def __init__(self, problem: Problem) -> None:
+        xp, weight = problem.place.xp, problem.moments.weight
+        self._samples, self._weight = problem.samples, weight
+        self._unit, n_varying = _inverse_spread(problem)
+        gram = problem.samples.outer(self._unit)
+        self._indicators = problem.samples.indicators / math.sqrt(weight)
         right = gram @ self._indicators  # X·Cᵀ√π
         self._between = self._indicators.T @ right
         # Without class means, on both sides: what is left of `right` is orthogonal to them.
-        means = self._indicators @ (operator.weight * self._between)
+        means = self._indicators @ (weight * self._between)
         means = (right - 0.5 * means) @ self._indicators.T
-        gram /= operator.weight
+        gram /= weight
         gram -= means
         gram -= means.T
-        right = operator.within_classes(right) / math.sqrt(operator.weight)
+        right = self._within_classes(right) / math.sqrt(weight)
         (total,) = read(xp.linalg.trace(self._between))
-        systems = _backend.shifted_systems(gram, right)
-        self.spectrum = Spectrum(systems, n_varying, between=float(total))
+        self.spectrum = Spectrum(gram, right, n_varying, float(total))
+
+    def _within_classes(self, values: Array) -> Array:
+        """Values per sample minus their class means: (n, j) ↦ (n, j)."""
+        return values - self._weight * (self._indicators @ (self._indicators.T @ values))
 
     def discriminate(self, shrinkage: float) -> Array:
         """√π C N⁻¹ Cᵀ √π, shape (K, K), by Woodbury's identity."""
-        systems, rest = self.spectrum.systems, 1.0 - shrinkage
-        solved = systems.solve(rest, shrinkage)
-        within = self._operator.within_classes(systems.restore(solved))
-        share = rest / math.sqrt(self._operator.weight)
+        spectrum, rest = self.spectrum, 1.0 - shrinkage
+        solved = spectrum.right / spectrum.metric(shrinkage)
+        within = self._within_classes(spectrum.vectors @ solved)
+        share = rest / math.sqrt(self._weight)
         self._solved = (self._indicators - share * within) / shrinkage
-        return (self._between - rest * (systems.right.T @ solved)) / shrinkage
+        return (self._between - rest * (spectrum.right.T @ solved)) / shrinkage
 
     def combined(self, mixture: Array) -> Array:
         """N⁻¹ Cᵀ √π times a mixture of classes, (K, p) ↦ (p, d)."""
-        rows = (self._solved @ mixture).T
-        return self._operator.combine_rows(rows) * (self._unit * self._unit)
+        return self._samples.combine(self._solved @ mixture).T * (self._unit * self._unit)
 
 
-def _inverse_spread(operator: ScatterOperator, total: Array) -> tuple[Array, int]:
-    """1 / the standard deviation of each feature within classes, and how many features vary.
-
-    Parameters
-    ----------
-    total : array, shape (d,)
-        The diagonal of S_t.
-    """
-    xp, _ = operator.place
-    eps = _eps(operator)
-    within = total - xp.sum(operator.between * operator.between, axis=0)
-    rounding = operator.weight * operator.rounding_squares(eps)
+def _inverse_spread(problem: Problem) -> tuple[Array, int]:
+    """1 / the standard deviation of each feature within classes, and how many features vary."""
+    moments, xp = problem.moments, problem.place.xp
+    eps, total = _eps(moments), moments.column_squares
+    within = total - xp.sum(problem.between * problem.between, axis=0)
+    rounding = moments.weight * moments.rounding_squares(eps)
     varies = total > rounding
     known = within > xp.maximum(64.0 * eps * total, rounding)
     # A feature that does not vary within classes is measured by how it varies between them.
-    square = xp.where(known, within, total) / operator.weight
+    square = xp.where(known, within, total) / moments.weight
     ones = xp.ones_like(square)
     inverse = xp.where(varies, 1.0 / xp.sqrt(xp.where(varies, square, ones)), 0.0 * ones)
     host, unknown = read(varies, varies & ~known)
@@ -386,5 +360,5 @@ def _inverse_spread(operator: ScatterOperator, total: Array) -> tuple[Array, int
     return inverse, int(host.sum())
 
 
-def _eps(operator: ScatterOperator) -> float:
-    return float(np.finfo(_backend.dtype_name(operator.precision)).eps)
+def _eps(moments: Moments) -> float:
+    return eigen.eps_of(moments.sums)

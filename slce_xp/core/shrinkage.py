@@ -14,49 +14,69 @@ from typing import NamedTuple
 
 import numpy as np
 
-from slce_xp import _backend
+from slce_xp._backend import Array, largest_eigenpairs, namespace_of, read
 
 LARGEST_LOG_ODDS = 12.0  # of ρ that are tried
-TRIED = 33  # an odd number: large systems try every other one, and the neighbours of the best
-FEW_NUMBERS = 1000  # of class means, up to which it takes less time to try all at once
+TRIED = 33
 
 
-class Spectrum(NamedTuple):
-    """The covariance within classes and the class means, as functions of the shift s = ρ / (1 − ρ).
+class Spectrum:
+    """The covariance within classes and the class means, as functions of ρ, by eigenvectors of R.
 
-    With N = (1 − ρ)(R + s).
+    Parameters
+    ----------
+    matrix : array, shape (r, r)
+        R, positive semi-definite but for rounding. In samples coordinates G = ZZᵀ for R = ZᵀZ.
+    right : array, shape (r, m)
+        The class means U in units of the spread, times the roots of their shares. In samples
+        coordinates Z·U.
+    n_features : int
+        Features that vary.
+    between : float, optional
+        In samples coordinates, the variance tr(UᵀU) of the class means.
 
     Attributes
     ----------
-    systems : ShiftedSystems
-        Those of R with the class means U in units of the spread, times the roots of their shares.
-        In samples coordinates those of G = ZZᵀ with Z·U, for R = ZᵀZ.
-    n_features : int
-        Features that vary.
-    between : float or None
-        In samples coordinates, the variance tr(UᵀU) of the class means.
+    right : array, shape (r, m)
+        Along the eigenvectors.
+    values : numpy.ndarray, shape (r,)
+        The eigenvalues, on the host.
+    vectors : array, shape (r, r)
+        The eigenvectors.
     """
 
-    systems: _backend.ShiftedSystems
-    n_features: int
-    between: float | None = None
+    def __init__(
+        self, matrix: Array, right: Array, n_features: int, between: float | None = None
+    ) -> None:
+        xp = namespace_of(matrix)
+        values, self.vectors = largest_eigenpairs(matrix, matrix.shape[0])
+        self.right = self.vectors.T @ right
+        self._values = xp.clip(values, 0.0)
+        self.values, self._energies = read(self._values, xp.sum(self.right * self.right, axis=1))
+        self.n_features, self._between = n_features, between
 
     def rank(self, eps: float) -> int:
         """How many eigenvalues of R are more than rounding."""
-        values = self.systems.eigenvalues()
-        return int((values > len(values) * eps * values.max(initial=0.0)).sum())
+        level = len(self.values) * eps * self.values.max(initial=0.0)
+        return int((self.values > level).sum())
 
     def traces(self, shifts: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Traces of R(R + s)⁻¹, of Uᵀ(R + s)⁻¹U and of Uᵀ(R + s)⁻¹R(R + s)⁻¹U: (j,) ↦ (j,)."""
-        once, twice, inverse = self.systems.traces(shifts)
-        leverage = self.systems.right.shape[0] - shifts * inverse
-        if self.between is None:
-            return leverage, once, once - shifts * twice
-        return leverage, (self.between - once) / shifts, twice
+        inverse = 1.0 / (self.values + shifts[:, None])
+        energies = inverse * self._energies
+        once, twice = energies.sum(axis=1), energies * inverse
+        leverage = inverse @ self.values
+        if self._between is None:
+            return leverage, once, twice @ self.values
+        return leverage, (self._between - once) / shifts, twice.sum(axis=1)
+
+    def metric(self, weight: float) -> Array:
+        """The eigenvalues of N = (1 − ρ)R + ρ, shape (r, 1)."""
+        return ((1.0 - weight) * self._values + weight)[:, None]
 
 
 class Shrinkage(NamedTuple):
-    """What is made of the covariance within classes.
+    """How the covariance within classes is shrunk and scaled.
 
     Attributes
     ----------
@@ -73,7 +93,7 @@ class Shrinkage(NamedTuple):
 def oas(spectrum: Spectrum, n: float) -> float:
     """The weight that estimates a Gaussian's covariance best, by Chen et al. (2010)."""
     d = max(spectrum.n_features, 1)
-    trace, square = spectrum.systems.norms()
+    trace, square = float(spectrum.values.sum()), float((spectrum.values**2).sum())
     above = (1.0 - 2.0 / d) * square + trace**2
     below = (n + 1.0 - 2.0 / d) * (square - trace**2 / d)
     return above / below if 0.0 < above < below else 1.0
@@ -96,26 +116,18 @@ def best_shrinkage(spectrum: Spectrum, n: float, n_classes: int, least: float) -
         return Shrinkage(1.0, 1.0)
     lowest = math.log(least) - math.log1p(-least)
     odds = np.linspace(lowest, max(lowest, LARGEST_LOG_ODDS), TRIED)
-    scores = np.full(TRIED, -math.inf)
-    stride = 2 if math.prod(spectrum.systems.right.shape) > FEW_NUMBERS else 1
-    scores[::stride] = separation_of_unseen(spectrum, n, n_classes, odds[::stride])[0]
+    scores, _ = separation_of_unseen(spectrum, n, n_classes, odds)
     best = int(scores.argmax())
-    if stride > 1:
-        near = [i for i in (best - 1, best + 1) if 0 <= i < TRIED]
-        scores[near] = separation_of_unseen(spectrum, n, n_classes, odds[near])[0]
-        best = int(scores.argmax())
-    if 0 < best < TRIED - 1 and np.isfinite(scores[best - 1 : best + 2]).all():
+    chosen = float(odds[best])
+    before, here, after = np.pad(scores, 1, constant_values=-math.inf)[best : best + 3]
+    bend = float(before + after) - 2.0 * float(here)
+    if -math.inf < bend < 0.0:
         # The vertex of a parabola: a maximum that does not jump from one trial to the next.
-        before, here, after = scores[best - 1 : best + 2]
-        bend = before - 2.0 * here + after
-        move = 0.5 * (before - after) / bend if bend < 0.0 else 0.0
-        chosen = float(odds[best] + move * (odds[1] - odds[0]))
-    else:
-        chosen = float(odds[best])
+        chosen += 0.5 * float((before - after) * (odds[1] - odds[0])) / bend
     weight = max(least, 1.0 / (1.0 + math.exp(-chosen)))
     score, total = separation_of_unseen(spectrum, n, n_classes, np.array([chosen]))
-    known = 0.0 < score[0] < math.inf and total[0] > 0.0
-    return Shrinkage(weight, float(total[0] / score[0] ** 2) if known else 1.0)
+    is_known = 0.0 < score[0] < math.inf
+    return Shrinkage(weight, float(total[0] / score[0] ** 2) if is_known else 1.0)
 
 
 def separation_of_unseen(

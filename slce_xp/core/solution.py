@@ -1,144 +1,168 @@
-"""What a solver is asked and what it returns."""
+"""The leading eigenpairs of M, and what is proved of them."""
 
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
 
 from slce_xp._backend import Array
 
 FORMS = ("scatter", "gram", "krylov")
-
-
-class Costs(NamedTuple):
-    """Predicted seconds of the steps of a solve, by which the engine turns to the next kind.
-
-    Passes over X go on until they have cost as much as forming C, and products with the formed C
-    until they have cost as much as a dense eigensolver: whatever the spectrum is, that takes
-    at most twice as long as the better choice. Either ends sooner if residuals decrease so slowly
-    that the next kind is predicted to be faster. The predictions depend on the problem alone, so
-    that a fit takes the same steps each time.
-
-    Attributes
-    ----------
-    implicit : float
-        A product of C with a block by a pass over X.
-    forming : float
-        Forming C, by one pass; infinite if it must not be formed.
-    formed : float
-        A product of the formed C with a block.
-    dense : float
-        A dense eigensolver for the formed C; if C must not be formed, a dense form as a whole.
-    ritz : float
-        An eigenproblem of m rows on the host, divided by m³.
-    """
-
-    implicit: float = 1.0
-    forming: float = math.inf
-    formed: float = 0.0
-    dense: float = math.inf
-    ritz: float = 0.0
-
-
-@dataclass(frozen=True)
-class Request:
-    """What a solver is asked for, in addition to the operator.
-
-    Attributes
-    ----------
-    k : int
-        Number of eigenpairs.
-    tol : float
-        Angle to the exact subspace at which an iteration may stop, in radians; 0: when residuals
-        are rounding.
-    max_iter : int
-        Passes over X that an iteration may take.
-    width : int
-        Rows of its start block.
-    wide_passes : int
-        Passes with the whole block, before only residuals are added.
-    form : {"krylov", "scatter", "gram"}
-        Whether an iteration starts with passes over X, or with a formed C: S_t or G.
-    costs : Costs
-    rows, max_rows : int
-        Rows of its Krylov space that are allocated at first, and that memory has room for.
-    positive_only : bool
-        Whether fewer than k eigenpairs will do, if no more eigenvalues are positive.
-    may_widen : bool
-        Whether a solver may give up, if the same in double precision would take less time.
-    fill : bool
-        Whether to return Ritz pairs that are not positive if fewer than k are.
-    report : function
-        Called with the residual after each pass.
-    eps : float
-        Rounding of the result, if that is computed in a longer dtype; relative.
-    """
-
-    k: int
-    tol: float
-    max_iter: int = 0
-    width: int = 0
-    wide_passes: int = 0
-    form: str = "krylov"
-    costs: Costs = field(default_factory=Costs)
-    rows: int = 0
-    max_rows: int = sys.maxsize
-    positive_only: bool = False
-    may_widen: bool = False
-    fill: bool = False
-    report: Callable[[float], None] = lambda residual: None
-    eps: float = 0.0
+# Gaps between eigenvalues, from below, at which the number of eigenvalues above is bounded.
+MOST_LEVELS = 4
 
 
 @dataclass(frozen=True)
 class Solution:
-    """The leading eigenpairs of M, by the contract: positive, null space, negative.
+    """Leading eigenpairs, descending.
 
     Attributes
     ----------
-    eigenvalues : array, shape (k,)
+    values : numpy.ndarray, shape (k,)
     vectors : array, shape (d, k)
         Orthonormal columns.
     n_positive : tuple of int
-        The least and the largest possible number of positive values among them; for
-        a solution with fewer than k pairs, of the first k eigenvalues of M.
-    angle_bound : float
-        A bound of the largest angle between the span of `vectors` and the exact subspace, in
-        radians; infinite if none is known. Directions of the null space of X, any of which is
-        exact, do not count.
+        Bounds of the number of eigenvalues above `zero_level` among the first k.
+    zero_level : float
+        Eigenvalues up to this count as zero.
+    residual : float
+        ‖M·V − V·diag(values)‖ of those above it, beyond rounding.
+    rounding : float
+        ρ₀, which rounding may add to that and to values.
+    angle_bounds : numpy.ndarray, shape (k,)
+        Bounds of the largest angle between the span of the first 1, 2, … vectors and the exact one,
+        in radians; infinite if none is proved.
     passes : int
-        Passes over X of an iteration; 0 for dense forms.
-    residuals : numpy.ndarray, shape (k,), or None
-        ‖M a − μ a‖ / ‖M‖, measured; None for dense forms, whose residuals are rounding.
-    history : tuple of float
-        The largest residual of the wanted pairs, as often as it was measured.
+        Passes over X of an iteration.
     converged : bool
-        Whether residuals are within the tolerance, and no eigenpair was missed.
-    formed : bool
-        Whether C was formed.
-    is_complete : bool
-        False if a dense eigensolver is to finish what an iteration has begun.
-    needs_double : bool
-        True if a solver gave up, as `Request.may_widen` lets it; then nothing else is true of it.
-    below : float
-        No other eigenvalue of M is larger than this, rounding included; infinite if that is not
-        known. It is the bound that `angle_bound` rests on.
+        False if an iteration ended before its residual was small enough and its count proved.
     """
 
-    eigenvalues: Array
+    values: np.ndarray
     vectors: Array
     n_positive: tuple[int, int]
-    angle_bound: float = math.inf
+    zero_level: float
+    residual: float
+    rounding: float
+    angle_bounds: np.ndarray
     passes: int = 0
-    residuals: np.ndarray | None = None
-    history: tuple[float, ...] = field(default=())
     converged: bool = True
-    formed: bool = True
-    is_complete: bool = True
-    needs_double: bool = False
-    below: float = math.inf
+
+
+def of_whole_spectrum(
+    values: np.ndarray, vectors: Array, rounding: float, most: int, following: float
+) -> Solution:
+    """The solution of a formed M, whose eigenvalues are all known to rounding.
+
+    Parameters
+    ----------
+    values, vectors, rounding
+        As in `Solution`.
+    most : int
+        No more eigenvalues are positive.
+    following : float
+        The next eigenvalue; −∞ if there is none.
+    """
+    zero_level = 2.0 * rounding
+    low = min(int((values > zero_level + rounding).sum()), most)
+    high = min(int((values > zero_level - rounding).sum()), most)
+    below = np.append(values[1:], following) + rounding
+    angles = _angles(values, np.zeros(len(values)), rounding, below)
+    return Solution(values, vectors, (low, high), zero_level, 0.0, rounding, angles)
+
+
+def of_leading_part(
+    values: np.ndarray,
+    vectors: Array,
+    lengths: np.ndarray,
+    found: int,
+    rounding: float,
+    zero_level: float,
+    most: int,
+    following: float,
+    count_above: Callable[[float], int] | None,
+) -> Solution:
+    """The solution of a form that knows the leading part of the spectrum only.
+
+    Parameters
+    ----------
+    values, vectors, rounding, zero_level
+        As in `Solution`.
+    lengths : numpy.ndarray, shape (k,)
+        Of the residuals of all vectors, beyond rounding.
+    found : int
+        How many of them are above the zero level.
+    most : int
+        No more eigenvalues are positive.
+    following : float
+        The next eigenvalue, as far as it is known.
+    count_above : function, or None
+        A level ↦ an upper bound of the number of eigenvalues of M above it.
+    """
+    k = len(values)
+    residual = float(np.linalg.norm(lengths[:found]))
+    error = rounding + residual
+    low = min(int((values[:found] > zero_level + error).sum()), most)
+    high, level, proved = min(k, most), math.inf, 0
+    if low == most:
+        high, level, proved = low, 0.0, low
+    elif count_above is not None:
+        if low < high:
+            high = max(low, min(high, count_above(zero_level)))
+        ends = np.append(values, following)
+        level, proved = _proved_level(ends, low, error, zero_level, count_above)
+    below = np.full(k, math.inf)
+    below[:proved] = np.append(values[1:proved] + error, level)[:proved]
+    angles = _angles(values, lengths, rounding, below)
+    return Solution(values, vectors, (low, high), zero_level, residual, rounding, angles)
+
+
+def found_above(
+    values: np.ndarray, lengths: np.ndarray, level_of: Callable[[float], float]
+) -> tuple[int, float]:
+    """How many leading values are above the level that their own residual sets, and the level."""
+    count = len(values)
+    while True:
+        level = level_of(float(np.linalg.norm(lengths[:count])))
+        if not count or values[count - 1] > level:
+            return count, level
+        count -= 1
+
+
+def _proved_level(
+    ends: np.ndarray,
+    low: int,
+    error: float,
+    zero_level: float,
+    count_above: Callable[[float], int],
+) -> tuple[float, int]:
+    """Return a level and m: at most m eigenvalues exceed the level, and the m-th one does.
+
+    `ends` are the known eigenvalues and the next one; the first `low` are above the zero level.
+    """
+    for m in range(low, max(0, low - MOST_LEVELS), -1):
+        level = zero_level if ends[m] <= zero_level else float(0.5 * (ends[m - 1] + ends[m]))
+        if ends[m - 1] > level + error and count_above(level) <= m:
+            return level, m
+    return math.inf, 0
+
+
+def _angles(
+    values: np.ndarray, lengths: np.ndarray, rounding: float, below: np.ndarray
+) -> np.ndarray:
+    """Bounds by the theorem of Davis and Kahan, for the spans of the first 1, 2, … vectors.
+
+    Parameters
+    ----------
+    lengths : numpy.ndarray, shape (k,)
+        Of the residuals.
+    below : numpy.ndarray, shape (k,)
+        No other eigenvalue is larger than this.
+    """
+    gaps = values - below
+    residuals = np.sqrt(np.cumsum(np.square(lengths))) + rounding
+    sines = np.where(gaps > 0.0, residuals / np.where(gaps > 0.0, gaps, 1.0), math.inf)
+    return np.where(sines < 1.0, np.arcsin(np.minimum(sines, 1.0)), math.inf)

@@ -10,56 +10,55 @@ from slce_xp import _backend
 from slce_xp._backend import Array
 from slce_xp._errors import invalid
 from slce_xp._parameters import as_count, as_seed, as_tolerance, as_unlabeled_weight
-from slce_xp.core import eigen, given, gram, krylov, scatter
+from slce_xp.core import dense, eigen, given
 from slce_xp.core.groups import Groups
-from slce_xp.core.moment_sums import moments_of
-from slce_xp.core.operators import CentroidOperator
-from slce_xp.core.rows import Rows, SparseRows, check_gram, open_array
-from slce_xp.core.solution import FORMS, Request, Solution
+from slce_xp.core.krylov import Request, krylov
+from slce_xp.core.problem import Problem, problem_of
+from slce_xp.core.rows import Rows, check_gram, open_array
+from slce_xp.core.solution import FORMS, Solution
 
 # "auto" forms the smaller of the d × d and n × n matrices up to this size.
-LARGEST_FORMED = 2000
+LARGEST_FORMED = 1200
 
 
 class Eigenpairs(NamedTuple):
-    """Leading eigenpairs of M = S_b − S_w, and what is known of their accuracy.
+    """Leading eigenpairs of M = S_b − S_w, and what is proved of them.
 
     Attributes
     ----------
     values : array, shape (k,)
-        Eigenvalues: positive ones in descending order, then zeros for the null space of X, then
-        negative ones.
+        Eigenvalues, descending.
     components : array, shape (k, d)
         Orthonormal rows. The entry of largest magnitude in each is positive.
     mean : array, shape (d,)
         The mean of all samples, which `components` are relative to.
     n_positive : tuple of int
-        Lower and upper bound of the number of positive eigenvalues among the first k. They are
-        equal unless some eigenvalues cannot be distinguished from zero.
-    angle_bound : float
-        A proved bound of the largest angle between the span of `components` and the exact subspace,
-        in radians; infinite if none is known. Directions of the null space of X do not count: any
-        of them is exact.
+        Lower and upper bound of the number of eigenvalues above `zero_level` among the first k.
+    zero_level : float
+        Eigenvalues up to this count as zero.
+    residual : float
+        ‖M·Aᵀ − Aᵀ·diag(μ)‖ of the components above it, beyond rounding.
+    angle_bounds : numpy.ndarray, shape (k,)
+        Bounds of the largest angle between the span of the first 1, 2, … components and the exact
+        one, in radians; infinite if none is proved.
     form : str
         The form that was solved: "scatter", "gram" or "krylov".
     passes : int
         Passes of the matrix-free form over X; 0 for the others.
-    residuals : numpy.ndarray, shape (k,), or None
-        ‖M a − μ a‖ / ‖M‖ of the matrix-free form; None for the others, whose residuals are
-        rounding.
     converged : bool
-        True if `angle_bound` is within `tol`, or residuals are rounding in float32 by default,
-        and no eigenpair was missed.
+        False if the matrix-free form ended before its residual was `tol`, or before it was proved
+        that no eigenpair was missed.
     """
 
     values: Array
     components: Array
     mean: Array
     n_positive: tuple[int, int]
-    angle_bound: float
+    zero_level: float
+    residual: float
+    angle_bounds: np.ndarray
     form: str
     passes: int
-    residuals: np.ndarray | None
     converged: bool
 
 
@@ -73,7 +72,7 @@ def eigenpairs(
     form: str = "auto",
     weights: Any = None,
     unlabeled_weight: float = 1.0,
-    tol: float | None = None,
+    tol: float = 1e-6,
     max_iter: int = 50,
     seed: int = 0,
 ) -> Eigenpairs:
@@ -83,7 +82,7 @@ def eigenpairs(
         S_b = \sum_j W_j (c_j - m)(c_j - m)^T, \quad S_t = \sum_i w_i (x_i - m)(x_i - m)^T
 
     with class means :math:`c_j`, class weights :math:`W_j` and the mean :math:`m` of all samples.
-    `x` is centred implicitly and never copied.
+    `x` is never copied as a whole.
 
     Parameters
     ----------
@@ -97,14 +96,15 @@ def eigenpairs(
         Eigenpairs to return, from 1 to d.
     form : {"auto", "scatter", "gram", "krylov"}
         "scatter" builds M, d × d; "gram" the n × n matrix X·Xᵀ; "krylov" neither. "auto" builds
-        the smaller of the two if it has at most 2000 rows, or if k ≥ K.
+        the smaller of the two if it has at most 1200 rows, or if k ≥ K. "gram" needs n + k ≤ d and
+        "krylov" k < K, unless some rows have no label: otherwise a matrix that suits is built.
     weights : array, shape (n,), optional
         Positive weight of each row; ones by default.
     unlabeled_weight : float
         λ, from 0 to 1e15.
-    tol : float, optional
-        Angle to the exact subspace, in radians, at which the matrix-free form stops. By default
-        1e-6 in float64; in float32 it goes on until residuals are rounding.
+    tol : float
+        The backward error at which the matrix-free form stops: its residual relative to
+        :math:`T = \operatorname{tr} S_t`.
     max_iter : int
         Passes over X that the matrix-free form may take.
     seed : int
@@ -130,61 +130,68 @@ def eigenpairs(
     >>> xp.round(found.values)
     Array([63.], dtype=array_api_strict.float64)
     """
-    rows, n_classes = open_array(given.as_matrix(x)), as_count(n_classes, "n_classes", 2)
+    x, n_classes = given.as_matrix(x), as_count(n_classes, "n_classes", 2)
+    rows = open_array(x, _backend.sums_dtype(x))
     codes = given.as_codes(codes, rows.n, n_classes)
     unlabeled_weight = as_unlabeled_weight(unlabeled_weight)
     groups = Groups.of(codes, n_classes, weights, unlabeled_weight)
-    k, max_iter = as_count(k, "k", 1, rows.d), as_count(max_iter, "max_iter", 1)
-    seed = as_seed(seed, "seed")
+    request = Request(
+        as_count(k, "k", 1, rows.d),
+        as_tolerance(tol),
+        as_count(max_iter, "max_iter", 1),
+        seed=as_seed(seed, "seed"),
+    )
     if not isinstance(form, str) or form not in ("auto", *FORMS):
         raise invalid("form", f"form must be 'auto' or one of {', '.join(FORMS)}; got {form!r}")
     check_gram(form, rows)
-    smaller = "gram" if rows.n < rows.d and rows.has_outer else "scatter"
-    if form == "auto":
-        is_small = min(rows.n, rows.d) <= LARGEST_FORMED
-        form = smaller if is_small or k >= n_classes else "krylov"
-    tol = as_tolerance(tol, _backend.dtype_name(rows.dtype))
-    width = max(krylov.NARROW, n_classes)
-    request = Request(k, tol, max_iter, width, krylov.NARROW_PASSES, form)
+    form = possible_form(form, rows, groups, request.k)
+    if form == "scatter":  # whose blocks add to a sum of this size
+        rows.block_bytes = max(rows.block_bytes, rows.d * rows.d * rows.itemsize)
+    dtype = _backend.working_dtype(x)
     with _backend.computing(rows.place):
-        operator = operator_of(rows, groups, form, seed)
-        if form == "krylov":
-            solution = krylov.solve(operator, request)
-            if solution.eigenvalues.shape[0] < k:  # the others are not in the Krylov space
-                form = smaller
-                if form == "gram" and not operator.is_near:
-                    operator = operator_of(rows, groups, form, seed)
-                solution = finish(operator, form, request)
-        else:
-            solution = finish(operator, form, request)
+        problem = problem_of(rows, groups, form)
+        found = solve(problem, form, request)
+        xp, moments = rows.place.xp, problem.moments
+        exponent = moments.unit_exponent
+        zero_level, residual = eigen.scaled_numbers(
+            [found.zero_level, found.residual], exponent, "zero_level"
+        )
         return Eigenpairs(
-            eigen.in_units(solution.eigenvalues, operator.unit_exponent, rows.dtype, "eigenvalues"),
-            eigen.fix_signs(solution.vectors).T,
-            operator.mean,
-            solution.n_positive,
-            solution.angle_bound,
+            eigen.in_units(found.values, exponent, rows.place, dtype, "eigenvalues"),
+            xp.astype(eigen.with_fixed_signs(found.vectors).T, dtype, copy=False),
+            xp.astype(moments.mean, dtype, copy=False),
+            found.n_positive,
+            zero_level,
+            residual,
+            rounded_angles(found, dtype),
             form,
-            solution.passes,
-            solution.residuals,
-            solution.converged,
+            found.passes,
+            found.converged,
         )
 
 
-def operator_of(
-    rows: Rows, groups: Groups, form: str, seed: int, *, by_column: bool = False
-) -> CentroidOperator:
-    """The eigenproblem of rows of any kind: one pass, with the second moment if S_t is formed.
-
-    Small columns keep their digits if that is asked for. The Gram form of sparse rows far from the
-    origin reads them as dense blocks.
-    """
-    moments = moments_of(rows, groups, second=form == "scatter", by_column=by_column)
-    operator = CentroidOperator(rows, groups, moments, seed)
-    if form == "gram" and isinstance(rows, SparseRows) and not operator.is_near:
-        return operator_of(rows.unpacked(), groups, form, seed, by_column=by_column)
-    return operator
+def possible_form(form: str, rows: Rows, groups: Groups, k: int) -> str:
+    """The form to solve: the one that was asked for, if it has k eigenpairs."""
+    smaller = "gram" if rows.n + k <= rows.d and rows.has_outer else "scatter"
+    iterates = k < groups.n_classes or not groups.is_supervised
+    if form == "auto":
+        is_small = min(rows.n, rows.d) <= LARGEST_FORMED
+        return smaller if is_small or not iterates else "krylov"
+    if form == "krylov":
+        return form if iterates else smaller
+    return smaller if form == "gram" else form
 
 
-def finish(operator: CentroidOperator, form: str, request: Request) -> Solution:
-    """Eigenpairs by a dense eigensolver, with C as far as it is formed."""
-    return gram.solve(operator, request) if form == "gram" else scatter.solve(operator, request)
+def solve(problem: Problem, form: str, request: Request) -> Solution:
+    """Leading eigenpairs in one of the forms."""
+    if form == "scatter":
+        return dense.scatter(problem, request.k)
+    if form == "gram":
+        return dense.gram(problem, request.k, request.seed)
+    return krylov(problem, request)
+
+
+def rounded_angles(found: Solution, dtype: Any) -> np.ndarray:
+    """Bounds of the angles of vectors that are returned in a dtype, whose rounding turns them."""
+    eps = eigen.EPS[_backend.dtype_name(dtype)]
+    return np.asarray(found.angle_bounds + eps * np.sqrt(np.arange(1, len(found.values) + 1)))

@@ -1,0 +1,153 @@
+"""M = 2·BᵀB − C of one data set, and the rounding that its eigenvalues have."""
+
+from __future__ import annotations
+
+import math
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from slce_xp import _backend
+from slce_xp._backend import Array
+from slce_xp.core import eigen
+from slce_xp.core.centred import Centred, Frame
+from slce_xp.core.groups import Groups
+from slce_xp.core.moments import Moments, moments_of
+from slce_xp.core.rows import Rows
+
+# Rounding of eigenvalues in units of eps·T, calibrated on drawn problems: of a formed M, and of
+# products with rows, which forms other than "scatter" take.
+FORMED, MULTIPLIED = 16.0, 32.0
+# ρ₀ of an X of zeros: matrices are shifted by it to be solved with, and squares stay in range.
+LEAST_ROUNDING = {"float32": 1e-19, "float64": 1e-154}
+
+
+class Problem:
+    """The eigenproblem of class statistics and, unless they are all that is known, of samples.
+
+    Attributes
+    ----------
+    moments : Moments
+    samples : Centred or None
+    measured : Moments
+        The same about another centre, if their numbers were read: `moments` by default.
+    between : array, shape (K, d)
+        B, with S_b = BᵀB.
+    """
+
+    def __init__(
+        self, moments: Moments, samples: Centred | None = None, measured: Moments | None = None
+    ) -> None:
+        self.moments, self._samples = moments, samples
+        self._measured = measured or moments
+        self.between = moments.between
+        self.place = _backend.place_of(moments.sums)
+        self.d, self.n_classes = moments.n_features, moments.n_classes
+        self.is_supervised = moments.is_supervised
+        # At most so many eigenvalues are positive.
+        self.most_positive = min(self.n_classes - 1, self.d) if self.is_supervised else self.d
+
+    @property
+    def samples(self) -> Centred:
+        """The samples."""
+        assert self._samples is not None
+        return self._samples
+
+    def times(self, columns: Array) -> Array:
+        """M·V, (d, b) ↦ (d, b): one pass over X."""
+        product = 2.0 * (self.between.T @ (self.between @ columns))
+        product -= self.samples.scatter_times(columns)
+        return product
+
+    def matrix(self) -> Array:
+        """M, shape (d, d), by the second moment."""
+        scatter = self.moments.scatter()  # first: it takes more memory than it returns
+        matrix = _backend.gram(self.between)
+        matrix *= 2.0
+        matrix -= scatter
+        return matrix
+
+    @cached_property
+    def sizes(self) -> Sizes:
+        """What rounding is relative to, on the host."""
+        moments = self._measured
+        squares, offset, centre, labeled = moments.on_host
+        means = centre + offset
+        if labeled is None:
+            squares = squares[0] - moments.weight * offset**2
+            return Sizes(np.maximum(squares, 0.0), means, 0.0, 0.0)
+        known, other = float(moments.totals[:-1].sum()), float(moments.totals[-1])
+        sums = np.stack([labeled, moments.weight * offset - labeled])
+        squares = squares - 2.0 * sums * offset + np.outer([known, other], offset**2)
+        squares = np.maximum(squares, 0.0)
+        pull = float(np.linalg.norm(labeled - known * offset))
+        spread = max(moments.spread, math.sqrt(float(squares.sum()) / moments.weight))
+        return Sizes(squares[0] + moments.unlabeled_weight * squares[1], means, pull, spread)
+
+    def rounding(self, factor: float, total: float | None = None) -> float:
+        """ρ₀: how far rounding may move an eigenvalue.
+
+        Parameters
+        ----------
+        factor : float
+            `FORMED` or `MULTIPLIED`.
+        total : float, optional
+            T = Σ |s| w ‖x − c‖² about the centre of the sums; about the mean by default.
+        """
+        moments, sizes = self.moments, self.sizes
+        total = sizes.total if total is None else total
+        eps, weight = eigen.eps_of(moments.sums), moments.absolute_weight
+        size = total + eps * weight * sizes.mean**2
+        if self._samples is not None and self._samples.is_sparse:
+            # Its rows are not shifted for products, and may not be for squares.
+            total += 4.0 * eps * moments.summed
+            size += 2.0 * math.sqrt(total * weight) * sizes.mean
+        if not self.is_supervised:  # M changes with the mean in first order
+            pull = (1.0 + moments.unlabeled_weight) * sizes.pull
+            size += 2.0 * pull * (sizes.spread + sizes.mean)
+        return factor * eps * size or LEAST_ROUNDING[_backend.dtype_name(moments.sums.dtype)]
+
+
+class Sizes(NamedTuple):
+    """Norms of the data.
+
+    Attributes
+    ----------
+    squares : numpy.ndarray, shape (d,)
+        Σ |s| w (x − m)² of each column.
+    means : numpy.ndarray, shape (d,)
+        The mean, in units of scaled rows.
+    pull : float
+        ‖Σ w (x − m)‖ over samples with a label, which is zero if all have one.
+    spread : float
+        √(Σ w ‖x − m‖² / W), if some samples have no label.
+    """
+
+    squares: np.ndarray
+    means: np.ndarray
+    pull: float
+    spread: float
+
+    @property
+    def total(self) -> float:
+        """T, about the mean."""
+        return float(self.squares.sum())
+
+    @property
+    def mean(self) -> float:
+        """‖m‖."""
+        return float(np.linalg.norm(self.means))
+
+
+def problem_of(rows: Rows, groups: Groups, form: str) -> Problem:
+    """The eigenproblem of rows of any kind: one pass, with the second moment for "scatter".
+
+    A formed matrix is of dense blocks, and so are its moments.
+    """
+    moments = moments_of(rows, groups, second=form == "scatter", dense=form == "gram")
+    if form == "scatter":
+        return Problem(moments)
+    centred = moments.about_mean()
+    samples = Centred(rows, groups, Frame(centred.scale, centred.centre))
+    return Problem(centred, samples, moments)
