@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import math
 import warnings
 import weakref
 from collections.abc import Iterator
@@ -32,20 +31,13 @@ import slce_xp
 from benchmarks.launches import Launches
 from slce_xp import _backend
 from slce_xp._backend import transfer
-from slce_xp._planning import profiles
-from slce_xp._planning.devices import PROFILES
 from slce_xp._planning.memory import Limits
-from slce_xp._planning.plan import choose, in_mixed_precision
-from slce_xp._planning.problem import ITEMSIZES, Problem
-from slce_xp._planning.profile import Profile
-from slce_xp._planning.schedule import TYPICAL_PASSES
+from slce_xp._planning.plan import choose
+from slce_xp._planning.problem import FORMS, ITEMSIZES, TYPICAL_PASSES, Problem
 from slce_xp._planning.sizes import format_bytes
-from slce_xp.core import krylov, krylov_space, mixed
-from slce_xp.core import moment_sums as _moments
-from slce_xp.core.solution import FORMS
+from slce_xp.core import eigen, moments, space
 
 NOT_SEEN = "fake CUDA tensors: exact for tensors, workspace of eigh as LAPACK's, no times"
-PROFILE = PROFILES["a100"]  # for the choice of the form
 GRANULARITY = 512
 aten = torch.ops.aten
 
@@ -76,6 +68,8 @@ class PlainIndexing(TorchFunctionMode):
 def _view(x: torch.Tensor, index: Any) -> torch.Tensor:
     axis = 0
     for item in index if isinstance(index, tuple) else (index,):
+        if item is Ellipsis:  # the last one
+            break
         if isinstance(item, int):
             x = aten.select.int(x, axis, item)
             continue
@@ -165,55 +159,30 @@ def _to_host(x: torch.Tensor) -> np.ndarray:
 
 
 @contextlib.contextmanager
-def scripted_reads(form: str, k: int, profile: Profile = PROFILE) -> Iterator[None]:
-    """Let a fit of k components read made-up values from a device that has none.
+def scripted_reads() -> Iterator[None]:
+    """Let a fit read made-up values from a device that has none."""
+    read, size = _backend.read, 0  # rows of the Krylov space
 
-    A refinement in mixed precision takes one product in float64, as most do, and then as many
-    steps in float32 as a fit typically takes.
-    """
-    read = _backend.read
-    probe_frame, better_frame = _moments._probe_frame, _moments._better_frame
+    def of_moments(*parts: torch.Tensor) -> list[np.ndarray]:
+        squares, *rest = read(*parts)  # packs them on the device, which takes room
+        # The scatter is 1, and the mean zero.
+        return [squares / squares.size, *(np.zeros_like(part) for part in rest)]
 
-    # What is zero in the squares that are read alone. Class rows are centred, so one depends on
-    # the others: of the start block the first sweep finds all rows but one, the second no more.
-    zeros = iter([slice(1), slice(None)])
-    size = 0  # of the Krylov space
+    def of_solution(*parts: torch.Tensor) -> list[np.ndarray]:
+        # Eigenvalues are 1; on the span of vectors M is the identity, and nothing is outside.
+        found = read(*parts)
+        return [_square(part, not i) if part.ndim == 2 else part for i, part in enumerate(found)]
 
-    def scripted_read(*matrices: torch.Tensor) -> list[np.ndarray]:
+    def of_pass(*parts: torch.Tensor) -> list[np.ndarray]:
         nonlocal size
-        parts = read(*matrices)  # packs them on the device, which takes room
-        if parts[0].ndim != 2:
-            # Traces, losses, eigenvalues: ones. Classes in the start block are orthogonal and long.
-            return [2 * np.eye(*p.shape) if p.ndim == 2 and p.shape[1] > 1 else p for p in parts]
-        height, width = parts[0].shape
-        if len(parts) == 1 and width > 1:
-            size = 0
-            squares = np.full(height, 4.0)
-            squares[next(zeros, slice(0))] = 0.0
-            return [np.diag(squares)]
-        # Rows have length 1 and are orthogonal. C keeps a new block in place, but for a part that
-        # goes to the first one and one that leaves the space: no residual ever gets small.
-        parts = [np.eye(*p.shape) if p.shape[1] > 1 else np.ones(p.shape) for p in parts]
-        if len(parts) > 1:
-            parts[0] = np.eye(height, width, size) + 0.1 * parts[0]
-            size += height
-        return parts
-
-    # Both are called for the room that they take.
-    def no_shift(*args: Any) -> Any:
-        return probe_frame(*args)._replace(shift=None, scale=1.0)
-
-    def good_frame(*args: Any) -> float:
-        better_frame(*args)
-        return 0.0
-
-    angles = iter([math.inf])  # before the correction; none after it
-
-    def refined_read(*matrices: torch.Tensor) -> list[np.ndarray]:
-        parts = read(*matrices)
-        if len(parts) > 1:  # of a correction, which is small
-            return [1e-5 * part for part in parts]
-        return [4.0 * np.eye(*p.shape) if p.ndim == 2 else p for p in parts]
+        first, *rest = read(*parts)
+        size = 0 if len(rest) == 4 or len(rest) == 0 else size
+        height, width = first.shape
+        # C keeps a new block in place, but for a part that goes to the first one and one that
+        # leaves the space: no residual ever gets small.
+        first = np.eye(height, width, size) + 0.1 * np.eye(height, width)
+        size += height
+        return [first, *(np.eye(*part.shape) * (i != 1) for i, part in enumerate(rest))]
 
     with contextlib.ExitStack() as patches:
         for module, name, stand_in in [
@@ -223,20 +192,16 @@ def scripted_reads(form: str, k: int, profile: Profile = PROFILE) -> Iterator[No
             (transfer, "from_host", _from_host),
             (_backend, "draw_normal", _draw_normal),
             (_backend, "free_bytes", lambda place: None),
-            (_backend, "accelerator_model", lambda place: profile.name),
-            (profiles, "load", lambda *place: profile),
-            (_moments, "_probe_frame", no_shift),
-            (_moments, "_better_frame", good_frame),
-            (mixed, "read", refined_read),
-            (mixed, "lengths_of", lambda rows: np.full(rows.shape[0], 1e-5)),
-            (mixed, "angle_bound", lambda *_: next(angles, 0.0)),
-            (mixed, "MOST_STEPS", TYPICAL_PASSES),
-            (krylov_space, "read", scripted_read),
-            (krylov, "read", scripted_read),
-            (krylov, "LEAST_HISTORY", math.inf),  # its residuals do not decrease
+            (moments, "read", of_moments),
+            (eigen, "read", of_solution),
+            (space, "read", of_pass),
         ]:
             patches.enter_context(mock.patch.object(module, name, stand_in))
         yield
+
+
+def _square(part: np.ndarray, is_first: bool) -> np.ndarray:
+    return np.eye(*part.shape) if is_first else np.zeros_like(part)
 
 
 # ---------------------------------------------------------------- one fit
@@ -250,8 +215,6 @@ def measure(
     dtype: str = "float32",
     solver: str = "auto",
     passes: int = TYPICAL_PASSES,
-    precision: str = "full",
-    device: str = "a100",
 ) -> dict[str, Any]:
     """Bytes and flops of one fit on a CUDA device.
 
@@ -261,17 +224,11 @@ def measure(
         As for ``slce_xp.plan`` and ``slce_xp.fit``.
     passes : int
         Passes of the matrix-free form; fewer where its space would fill that of the data.
-    precision : {"auto", "full", "mixed"}
-        As for ``slce_xp.fit``.
-    device : str
-        Whose profile chooses the form: a name of ``slce_xp.plan``.
     """
     k = n_components or min(n_classes - 1, d)
     working = dtype if dtype in ITEMSIZES else "float32"  # torch's default for integers
-    problem = Problem(n, d, n_classes, k, working, accelerated=True)
-    profile = PROFILES[device]
-    plan = choose(problem, Limits(), solver, profile)
-    plan = in_mixed_precision(plan, precision, Limits(), solver, profile) or plan
+    problem = Problem(n, d, n_classes, k, working, sums=working, accelerated=True)
+    plan = choose(problem, Limits(), solver)
     passes = max(1, min(passes, min(n, d) // max(1, plan.width)))
     labels = np.arange(n) % n_classes
     live = LiveBytes()
@@ -281,17 +238,15 @@ def measure(
         PlainIndexing(),
         flops,
         live,
-        scripted_reads(plan.form, k, profile),
+        scripted_reads(),
         warnings.catch_warnings(),
     ):
         warnings.simplefilter("ignore", slce_xp.ConvergenceWarning)
         X = torch.empty((n, d), dtype=getattr(torch, dtype), device="cuda:0")
         x_bytes = live.now
-        model = slce_xp.fit(
-            X, labels, n_components, solver=solver, max_iter=passes, precision=precision
-        )
+        model = slce_xp.fit(X, labels, n_components, solver=solver, max_iter=passes)
         tensors, peak = live.peak, live.peak_with_workspace
-    if (model.plan.form, model.plan.precision) != (plan.form, plan.precision):
+    if model.plan.form != plan.form:
         raise RuntimeError(f"the script led the {plan.form} form to the {model.plan.form} form")
     return {
         "form": plan.form,
@@ -302,7 +257,6 @@ def measure(
         "plan_block_bytes": plan.block_bytes,
         "flops": flops.get_total_flops(),
         "flops_by_dtype": live.flops,
-        "precision": model.plan.precision,
         "launches": live.launches,
         "passes": model.passes,
     }

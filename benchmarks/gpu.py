@@ -1,4 +1,4 @@
-"""Fits on a GPU against the host and cuML, with certified residuals: ``python -m benchmarks.gpu``.
+"""Fits on a GPU against the host and cuML, with their residuals: ``python -m benchmarks.gpu``.
 
 All contenders of a problem run in turn in one process, X already where it is needed; the device
 is waited for before every reading of the clock. Prints Markdown. Where CuPy runs on a CPU
@@ -24,6 +24,7 @@ from benchmarks.speed import RESIDUAL, Reference
 from benchmarks.timing import environment, interleaved
 from slce_xp import _backend
 from slce_xp._planning import plan as _plan
+from slce_xp._planning.problem import FORMS, Problem
 
 PLACES = {"cupy": ("cupy", None), "torch-cuda": ("torch", "cuda")}
 SIZES = [
@@ -55,8 +56,9 @@ def contenders(
     runs = {HOST: ours(HOST, host, "auto")}
     for backend in backends:
         X = _backend.move(host, _backend.find_place(*PLACES[backend]))
-        for solver in ("auto", *_plan.FORMS):
-            problem = _plan.Problem(n, d, n_classes, n_classes - 1, host.dtype.name)
+        for solver in ("auto", *FORMS):
+            dtype = host.dtype.name
+            problem = Problem(n, d, n_classes, n_classes - 1, dtype, sums=dtype, accelerated=True)
             plan = _plan.choose(problem, _plan.Limits(), solver)
             if plan.flops <= FLOPS:
                 name = f"{NAMES[backend]}, {solver}"

@@ -119,7 +119,6 @@ fi
 step devices find_devices
 step tests "$python" -m pytest -m gpu -q -p no:cacheprovider
 step speed "$python" -m benchmarks.gpu ${small:+"$small"}
-step predictions "$python" -m benchmarks.predictions ${rehearse:+--rehearse}
 step memory "$python" -m benchmarks.memory --backends cupy torch-cuda ${quick:+"$quick"} --output "$logs/memory"
 
 # ---------------------------------------------------------------- report
@@ -160,9 +159,6 @@ failed=0
     echo
     cat "$logs/speed.out"
     echo
-    echo "## Predicted and measured"
-    echo
-    cat "$logs/predictions.out"
     echo "## Memory"
     echo
     [[ -f $logs/memory/memory.md ]] && cat "$logs/memory/memory.md"

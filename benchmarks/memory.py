@@ -23,7 +23,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,7 @@ from benchmarks.report import exponent, write_between_markers
 from benchmarks.timing import environment, interleaved, versions
 from slce_xp import _backend
 from slce_xp._planning import plan as _plan
+from slce_xp._planning.problem import FORMS, ITEMSIZES, Problem
 from slce_xp._planning.sizes import format_bytes
 
 ON_CPU = ("numpy", "torch", "jax")
@@ -71,9 +72,11 @@ class Point:
     @property
     def plan(self) -> _plan.Plan:
         """Our plan for this size."""
-        solver = self.contender if self.contender in _plan.FORMS else "auto"
+        solver = self.contender if self.contender in FORMS else "auto"
         k = self.n_components or min(self.n_classes - 1, self.d)
-        problem = _plan.Problem(self.n, self.d, self.n_classes, k, self.dtype)
+        problem = Problem(self.n, self.d, self.n_classes, k, self.dtype)
+        if self.backend in (FAKE, *ON_GPU):
+            problem = replace(problem, sums=self.dtype, accelerated=True)
         return _plan.choose(problem, _plan.Limits(), solver)
 
     @property
@@ -84,7 +87,7 @@ class Point:
     @property
     def x_bytes(self) -> int:
         """Of X itself."""
-        return self.n * self.d * _plan.ITEMSIZES[self.dtype]
+        return self.n * self.d * ITEMSIZES[self.dtype]
 
     def is_feasible(self) -> bool:
         """Whether it stays below the caps."""
@@ -100,10 +103,9 @@ class Point:
 
 
 def ours(backend: str, form: str, *size: Any) -> Point:
-    """A fit of ours; "auto" under the name of the form it takes where that is the same run."""
+    """A fit of ours; "auto" under the name of the form that it takes."""
     point = Point(backend, form, *size)
-    # Only the matrix-free form has another schedule when "auto" takes it.
-    if form == "auto" and point.plan.form != "krylov":
+    if form == "auto":
         return Point(backend, point.plan.form, *size)
     return point
 
@@ -122,7 +124,7 @@ HUGE = [(1_000_000, 20_531, 5), (10_000, 1_000_000, 5)]
 
 def points(backend: str, quick: bool) -> list[Point]:
     """What to measure on one backend."""
-    forms = ("auto", *_plan.FORMS)
+    forms = ("auto", *FORMS)
     if quick:
         sizes = [(1500, FIXED), PANCAN]
         wanted = [ours(backend, form, *size) for size in sizes for form in ("auto", "krylov")]
@@ -406,7 +408,7 @@ def exponents(results: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Powers of n and d that the bytes in addition to X grow with, by form and backend."""
     rows = []
     for backend in NAMES:
-        for name in (*_plan.FORMS, *OTHERS):
+        for name in (*FORMS, *OTHERS):
             row: dict[str, Any] = {"backend": backend, "contender": name}
             for axis in ("n", "d"):
                 line = on_line(results, backend, name, axis)

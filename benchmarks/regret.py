@@ -6,15 +6,14 @@ one is randomized for most shapes, and, if n ≫ d, with the least that a formed
 SYRK of X and one read of X. Ratios of medians count, not times. The best form is the fastest of
 those that prove an angle of at most 1e-3 rad, or one as small as that of auto; the ratio to the
 fastest of all is printed as well. What takes three times as long as auto is stopped; its time is
-then a lower bound, and so is that of auto if it loses patience. Notes say so. The seconds that
-plans predict are compared with those that fits take (`benchmarks.predicted`); ``--calibrate``
-measures the profile behind them first.
+then a lower bound, and so is that of auto if it loses patience. Notes say so.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
 import json
 import signal
 import time
@@ -31,18 +30,10 @@ import slce_xp
 from benchmarks.datasets import MissingDataError, load
 from benchmarks.drawn import REAL, REGIONS, SPECTRA, Drawn, draw
 from benchmarks.exact_pca import INEXACT, angle_of_default, exact_solver, sentence_on_pca
-from benchmarks.predicted import (
-    predict,
-    prediction_rows,
-    predictions,
-    sentence_on_passes,
-    within,
-)
 from benchmarks.problems import DATA_SETS, synthetic
 from benchmarks.report import write_between_markers
 from benchmarks.timing import CLOCKS, environment, interleaved
-from slce_xp._planning import profiles
-from slce_xp.core.solution import FORMS
+from slce_xp._planning.problem import FORMS, TYPICAL_PASSES
 
 # A dense form is left out if its work is so many times that of the other one, or as much as this.
 HOPELESS_RATIO, HOPELESS_WORK = 30.0, 6e11
@@ -137,7 +128,6 @@ def race(
         "fastest": min(candidates, key=lambda form: times[form], default=None),
         "seconds": times,
         "rounds": rounds,
-        "predicted": {form: predict(models[form], form) for form in models if form in FORMS},
         "passes": getattr(auto, "passes", None),
         "passes_taken": getattr(models.get("krylov"), "passes", None),
         "angle_of_PCA": angle_of_default(X, k, solver) if "exact PCA" in again and solver else None,
@@ -159,7 +149,9 @@ def worth_timing(n: int, d: int) -> tuple[list[str], dict[str, str]]:
     work = {"scatter": n * d * d + 10.0 * d**3, "gram": n * n * d + 10.0 * n**3}
     forms, notes = [], {}
     for form in FORMS:
-        if work.get(form, 0.0) > HOPELESS_RATIO * min(work.values()):
+        if form == "gram" and n >= d:
+            notes[form] = "skipped, it needs n < d"
+        elif work.get(form, 0.0) > HOPELESS_RATIO * min(work.values()):
             notes[form] = f"skipped, {work[form] / min(work.values()):.0f} × the work"
         elif work.get(form, 0.0) > HOPELESS_WORK:
             notes[form] = f"skipped, {work[form]:.0e} flops"
@@ -176,9 +168,11 @@ def fit_by(X: Any, y: np.ndarray, form: str, models: dict[str, Any]) -> Callable
 
 
 def counts_differ(models: dict[str, Any]) -> bool:
-    """Whether two forms disagree on the number of positive eigenvalues."""
-    bounds = [model.n_positive_bounds for model in models.values()]
-    return bool(bounds) and max(low for low, _ in bounds) > min(high for _, high in bounds)
+    """Whether two forms contradict each other on the number of eigenvalues above their levels."""
+    return any(
+        low.zero_level <= high.zero_level and high.n_positive_bounds[0] > low.n_positive_bounds[1]
+        for low, high in itertools.permutations(models.values(), 2)
+    )
 
 
 # ---------------------------------------------------------------- the table
@@ -194,7 +188,7 @@ def ratio(result: dict[str, Any], to: str) -> float | None:
     """Time of auto over another one's, or over that of the best or the fastest form."""
     times = result["seconds"]
     other = result[to] if to in ("best", "fastest") else to
-    if other not in times:
+    if not times.get(other):  # not run, or shorter than a tick of the clock
         return None
     value = times["auto"] / times[other]
     # The time of a run that was stopped is a lower bound.
@@ -239,8 +233,9 @@ def targets(results: dict[str, dict[str, Any]]) -> Iterator[tuple[str, str, bool
 
     best = ratios("best")
     wide = ratios("PCA", lambda n, d: 2 * d >= n)
-    yield from at_most("auto / best form, median", best, 1.15, np.median)
-    yield from at_most("auto / best form, worst", best, 2.0, max)
+    yield from at_most("auto / best form, median", best, 1.05, np.median)
+    yield from at_most("auto / best form, 90 %", best, 1.3, lambda found: np.quantile(found, 0.9))
+    yield from at_most("auto / best form, worst", best, 3.0, max)
     yield from at_most("auto / PCA where d ≥ n/2, median", wide, 0.5, np.median)
     yield from at_most("auto / PCA where d ≥ n/2, worst", wide, 1.0, max)
     tall = ratios("PCA", lambda n, d: n >= TALL * d)
@@ -248,12 +243,6 @@ def targets(results: dict[str, dict[str, Any]]) -> Iterator[tuple[str, str, bool
     floor = ratios("SYRK + read", lambda n, d: n * d >= LARGE)
     label = f"auto / (SYRK + read of X) where n·d ≥ {LARGE:.0e}, worst"
     yield from at_most(label, floor, 1.25, max)
-    for form in (None, *FORMS):
-        found = predictions(results, form)
-        if found:
-            share = within(found)
-            label = f"predictions within 1.5 × ≥ 80 %, {form or 'all forms'}"
-            yield label, f"{100 * share:.0f} % of {len(found)}", share >= 0.8
     passes = slce_xp.plan(20_000, 2_000, 10, where="blocks").passes
     yield "planned passes over a file of 20 000 × 2 000 = 1", str(passes), passes == 1
     wrong = sum(
@@ -264,12 +253,11 @@ def targets(results: dict[str, dict[str, Any]]) -> Iterator[tuple[str, str, bool
 
 
 def markdown(report: dict[str, Any]) -> str:
-    """The targets, the ratios by shape, and the predictions, as tables."""
+    """The targets and the ratios by shape, as tables."""
     results = report["results"]
     lines = [
         f"Machine: {report['environment']}; {report['threads']} threads, {report['clock']} clock, "
-        f"seed {report['seed']}, {len(results)} problems. Plans by the profile of "
-        f"{report['profile']}.",
+        f"seed {report['seed']}, {len(results)} problems.",
         "",
         "| target | got | |",
         "|---|---|---|",
@@ -287,18 +275,19 @@ def markdown(report: dict[str, Any]) -> str:
         cells = [spread(some.values(), to) for to in ("best", "PCA", "exact PCA")]
         if some:
             lines.append(f"| {region} | {len(some)} | {' | '.join(cells)} |")
-    lines += [
-        "",
-        sentence_on_pca(results.values()),
-        "",
-        "Predicted over measured seconds of requested forms: median, and those within 1.5 ×. "
-        + sentence_on_passes(results.values()),
-        "",
-        f"| shape | spectrum | {' | '.join(FORMS)} |",
-        "|---|---|---|---|---|",
-        *(f"| {' | '.join(cells)} |" for cells in prediction_rows(results)),
-    ]
+    lines += ["", sentence_on_pca(results.values()), "", sentence_on_passes(results.values())]
     return "\n".join(lines)
+
+
+def sentence_on_passes(results: Iterable[dict[str, Any]]) -> str:
+    """How many passes iterations took, as a sentence."""
+    passes = [r["passes_taken"] for r in results if r["passes_taken"]]
+    if not passes:
+        return ""
+    return (
+        f"The matrix-free form took {np.median(passes):.0f} passes over X in the median, "
+        f"{min(passes)} to {max(passes)}; plans assume {TYPICAL_PASSES}."
+    )
 
 
 def summary(results: dict[str, dict[str, Any]], asked: int) -> list[str]:
@@ -313,8 +302,6 @@ def summary(results: dict[str, dict[str, Any]], asked: int) -> list[str]:
               for label, value, fine in table]  # fmt: skip
     missed = [f"{label} (got {value})" for label, value, fine in table if not fine]
     lines += ["", sentence_on_pca(results.values()), sentence_on_passes(results.values())]
-    lines += ["", "predicted / measured seconds: shape, spectrum, and by form"]
-    lines += ["  ".join(f"{cell:14}" for cell in cells) for cells in prediction_rows(results)]
     return [*lines, "", f"Targets missed in this run: {'; '.join(missed) or 'none'}."]
 
 
@@ -378,8 +365,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--threads", type=int, default=2, help="of the BLAS (%(default)s)")
     parser.add_argument("--clock", choices=CLOCKS, default="wall",
                         help="cpu: processor time, for a machine that is not idle")  # fmt: skip
-    parser.add_argument("--calibrate", action="store_true",
-                        help="measure the profile of this machine first, and store it")  # fmt: skip
     parser.add_argument("--minutes", type=float, help="begin no problem after so many")
     parser.add_argument("--output", type=Path, help="folder for regret.json")
     parser.add_argument("--write", type=Path, help="Markdown file whose tables to write anew")
@@ -391,8 +376,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     minutes = options.minutes or size["minutes"]
     print(f"{environment()}; limited to {options.threads}")
     with threadpool_limits(options.threads):
-        if options.calibrate:
-            print(slce_xp.calibrate())
         clock = CLOCKS[options.clock]
         results = measure(made, size["seconds"], size["patience"], minutes, clock)
     for line in summary(results, len(made)):
@@ -401,7 +384,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "environment": environment(),
         "threads": options.threads,
         "clock": options.clock,
-        "profile": profiles.load().name,
         "seed": options.seed,
         "results": results,
         "targets": [[label, value, bool(fine)] for label, value, fine in targets(results)],
