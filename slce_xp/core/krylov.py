@@ -152,7 +152,7 @@ class _Search:
         outside, lengths = outside[:, wanted], self._lengths[wanted]
         residual = float(np.linalg.norm(lengths))
         request.report(residual / max(self._problem.sizes.total, np.finfo(float).tiny))
-        if residual <= self._goal:
+        if residual <= self._goal and space.size >= request.k:
             is_proved, is_hopeless = self._prove()
             self.is_done = self._converged = is_proved or is_hopeless
         self.is_done |= is_last
