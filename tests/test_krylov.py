@@ -304,11 +304,11 @@ def test_any_width_gives_the_answer(side, width):
 def test_as_many_components_are_returned_as_are_asked_for():
     """Also if none of them is positive, and the space was small when that was known."""
     rng = np.random.default_rng(3)
-    X, y = rng.standard_normal((200, 150)), np.where(np.arange(200) < 12, np.arange(200) % 3, -1)
+    X, y = rng.standard_normal((450, 440)), np.where(np.arange(450) < 12, np.arange(450) % 3, -1)
     options = {"unlabeled": -1, "unlabeled_weight": 0.0, "solver": "krylov"}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        assert slce_xp.fit(X, y, 120, **options).components.shape == (120, 150)
+        assert slce_xp.fit(X, y, 400, **options).components.shape == (400, 440)
 
 
 def test_constant_data_have_no_direction():
