@@ -63,7 +63,6 @@ from slce_xp._backend.sparse import (
 from slce_xp._backend.threads import LARGE_MATRIX
 from slce_xp._backend.tracing import call_traced, is_traced, register_pytree, traced_namespace
 from slce_xp._backend.transfer import (
-    column_slices_are_views,
     detached,
     draw_normal,
     from_host,

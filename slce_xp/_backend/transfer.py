@@ -179,11 +179,6 @@ def row_slices_are_views(xp: ModuleType) -> bool:
     return not compat.is_jax_namespace(xp)
 
 
-def column_slices_are_views(xp: ModuleType) -> bool:
-    """Whether some columns can be multiplied without a copy: CuPy makes them contiguous first."""
-    return not (compat.is_jax_namespace(xp) or compat.is_cupy_namespace(xp))
-
-
 def detached(x: Array) -> Array:
     """`x` without its autograd history: a fit is not differentiated."""
     return x.detach() if not isinstance(x, Matrix) and compat.is_torch_array(x) else x
