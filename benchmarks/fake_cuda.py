@@ -35,7 +35,7 @@ from slce_xp._planning.memory import Limits
 from slce_xp._planning.plan import choose
 from slce_xp._planning.problem import FORMS, ITEMSIZES, TYPICAL_PASSES, Problem
 from slce_xp._planning.sizes import format_bytes
-from slce_xp.core import eigen, moments, space
+from slce_xp.core import _eigen, _moments, _space
 
 NOT_SEEN = "fake CUDA tensors: exact for tensors, workspace of eigh as LAPACK's, no times"
 GRANULARITY = 512
@@ -192,9 +192,9 @@ def scripted_reads() -> Iterator[None]:
             (transfer, "from_host", _from_host),
             (_backend, "draw_normal", _draw_normal),
             (_backend, "free_bytes", lambda place: None),
-            (moments, "read", of_moments),
-            (eigen, "read", of_solution),
-            (space, "read", of_pass),
+            (_moments, "read", of_moments),
+            (_eigen, "read", of_solution),
+            (_space, "read", of_pass),
         ]:
             patches.enter_context(mock.patch.object(module, name, stand_in))
         yield

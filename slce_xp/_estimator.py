@@ -23,7 +23,7 @@ from slce_xp._data import marks, matrix, row_reader, sample_weights
 from slce_xp._errors import invalid
 from slce_xp._model import Model
 from slce_xp._partial import Statistics, add_up, merge, solve
-from slce_xp.core.given import check_not_masked
+from slce_xp.core._given import check_not_masked
 
 # The method's paper, as long as the documentation of the package has no address of its own.
 DOCUMENTATION = "https://arxiv.org/abs/2306.04622"

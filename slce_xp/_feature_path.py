@@ -17,8 +17,8 @@ from slce_xp._errors import caller_level, invalid
 from slce_xp._model import Model
 from slce_xp._planning.sizes import format_seconds
 from slce_xp._warnings import ConvergenceWarning
-from slce_xp.core.centred import columns_term
-from slce_xp.core.lasso import norms
+from slce_xp.core._centred import columns_term
+from slce_xp.core._lasso import norms
 
 # The features that a path goes to by default: as many as a person reads.
 DEFAULT_FEATURES = 50

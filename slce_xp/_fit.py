@@ -20,12 +20,12 @@ from slce_xp._planning import sizes
 from slce_xp._planning.plan import Plan
 from slce_xp._planning.problem import MEMORY, WIDE_PASSES
 from slce_xp._progress import Bar, Progress
-from slce_xp.core import separation
-from slce_xp.core.krylov import Request
-from slce_xp.core.problem import problem_of
-from slce_xp.core.rows import Rows
-from slce_xp.core.solution import FORMS
-from slce_xp.core.solve import solve
+from slce_xp.core import _separation
+from slce_xp.core._krylov import Request
+from slce_xp.core._problem import problem_of
+from slce_xp.core._rows import Rows
+from slce_xp.core._solution import FORMS
+from slce_xp.core._solve import solve
 
 
 def fit(
@@ -211,7 +211,7 @@ def fit(
         rows = open_planned(matrix, place, plan, bar, kept)
         problem = problem_of(rows, groups, plan.form)
         if separates:
-            found = separation.solve(problem, plan.form, k, weight_of_diagonal)
+            found = _separation.solve(problem, plan.form, k, weight_of_diagonal)
             model = make_separating_model(problem, found, labels, plan, X)
         else:
             is_cheap = plan.where == MEMORY and not _backend.is_accelerated(place)

@@ -10,11 +10,11 @@ from slce_xp._data import matrix as _matrix
 from slce_xp._data.labels import Labels
 from slce_xp._model import Model
 from slce_xp._planning.plan import Plan
-from slce_xp.core import eigen
-from slce_xp.core.problem import Problem
-from slce_xp.core.separation import Separation
-from slce_xp.core.solution import Solution
-from slce_xp.core.solve import rounded_angles
+from slce_xp.core import _eigen
+from slce_xp.core._problem import Problem
+from slce_xp.core._separation import Separation
+from slce_xp.core._solution import Solution
+from slce_xp.core._solve import rounded_angles
 
 
 def make_model(
@@ -43,13 +43,13 @@ def make_model(
     _warnings.warn_if_useless(n_components, kept, low, high)
     exponent, names = moments.unit_exponent, _matrix.feature_names(X)
     note = _warnings.note_on_units(problem, solution.rounding, names)
-    total_loss, zero_level, residual = eigen.scaled_numbers(
+    total_loss, zero_level, residual = _eigen.scaled_numbers(
         [float(loss), solution.zero_level, solution.residual], exponent, "total_loss"
     )
-    vectors = eigen.with_fixed_signs(solution.vectors[:, :kept])
+    vectors = _eigen.with_fixed_signs(solution.vectors[:, :kept])
     return Model(
         components=xp.astype(vectors.T, dtype, copy=False),
-        eigenvalues=eigen.in_units(
+        eigenvalues=_eigen.in_units(
             solution.values[:kept], exponent, problem.place, dtype, "eigenvalues"
         ),
         **_statistics(problem, labels, plan),
@@ -73,7 +73,7 @@ def _statistics(problem: Problem, labels: Labels, plan: Plan) -> dict[str, Any]:
     return {
         "mean": xp.astype(moments.mean, dtype, copy=False),
         "centroids": xp.astype(moments.centroids, dtype, copy=False),
-        "weights": eigen.in_units(
+        "weights": _eigen.in_units(
             moments.totals[: moments.n_classes],
             moments.weight_exponent,
             problem.place,
@@ -100,7 +100,7 @@ def make_separating_model(
             stacklevel=_errors.caller_level(),
         )
     (loss,) = _backend.read(moments.total_loss)
-    (total_loss,) = eigen.scaled_numbers([float(loss)], moments.unit_exponent, "total_loss")
+    (total_loss,) = _eigen.scaled_numbers([float(loss)], moments.unit_exponent, "total_loss")
     return Model(
         components=xp.astype(found.components, dtype, copy=False),
         patterns=xp.astype(found.patterns, dtype, copy=False),

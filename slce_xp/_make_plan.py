@@ -11,7 +11,7 @@ from slce_xp._data.row_reader import RowReader
 from slce_xp._planning.memory import Limits
 from slce_xp._planning.plan import Plan, choose
 from slce_xp._planning.problem import BLOCKS, CLUSTER, Problem
-from slce_xp.core.groups import Groups
+from slce_xp.core._groups import Groups
 
 
 def make_plan(

@@ -19,10 +19,10 @@ from slce_xp._data.open import open_rows
 from slce_xp._data.row_reader import RowReader
 from slce_xp._errors import invalid, wrong_type
 from slce_xp._planning.plan import Plan
-from slce_xp.core import eigen, pairs
-from slce_xp.core.given import check_not_masked
-from slce_xp.core.planes import Plane
-from slce_xp.core.rows import BlockRows, Rows
+from slce_xp.core import _eigen, _pairs
+from slce_xp.core._given import check_not_masked
+from slce_xp.core._planes import Plane
+from slce_xp.core._rows import BlockRows, Rows
 
 ARRAYS = ("components", "eigenvalues", "mean", "centroids", "counts", "weights")
 _OPTIONAL_ARRAYS = ("scale", "patterns")
@@ -290,7 +290,7 @@ class Model:
         values, _ = _backend.largest_eigenpairs(2.0 * gram, k)
         bounds = np.append(_backend.read(values[:k])[0], np.zeros(self.n_components - k))
         name = "eigenvalue_bounds"
-        return eigen.in_units(bounds, 2 * exponent, self._place, values.dtype, name)
+        return _eigen.in_units(bounds, 2 * exponent, self._place, values.dtype, name)
 
     def __str__(self) -> str:
         return _summary.summary(self)
@@ -331,7 +331,7 @@ class Model:
         self._check_has_metric("confusions")
         with _backend.computing(self._place):
             means = _backend.to_host(self._embedded(self._place.xp, self.centroids))
-        found = pairs.confused_most(means.astype(np.float64), MOST_CONFUSIONS)
+        found = _pairs.confused_most(means.astype(np.float64), MOST_CONFUSIONS)
         return tuple((self.classes[i], self.classes[j], overlap) for i, j, overlap in found)
 
     def _check_has_metric(self, name: str) -> None:

@@ -28,9 +28,9 @@ from slce_xp._planning.memory import Limits
 from slce_xp._planning.plan import Plan
 from slce_xp._planning.problem import MEMORY, Problem
 from slce_xp._progress import Progress
-from slce_xp.core import dense, separation
-from slce_xp.core.moments import Moments, moments_of
-from slce_xp.core.problem import Problem as Eigenproblem
+from slce_xp.core import _dense, _separation
+from slce_xp.core._moments import Moments, moments_of
+from slce_xp.core._problem import Problem as Eigenproblem
 
 
 @dataclass(frozen=True)
@@ -259,6 +259,6 @@ def solve(
     with _backend.computing(place):
         problem = Eigenproblem(moments)
         if separates:
-            found = separation.solve(problem, "scatter", k, weight_of_diagonal)
+            found = _separation.solve(problem, "scatter", k, weight_of_diagonal)
             return make_separating_model(problem, found, labels, plan)
-        return make_model(problem, dense.scatter(problem, k), labels, plan, n_components)
+        return make_model(problem, _dense.scatter(problem, k), labels, plan, n_components)

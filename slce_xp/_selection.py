@@ -21,10 +21,10 @@ from slce_xp._make_plan import sums_dtype
 from slce_xp._planning import sizes
 from slce_xp._planning.memory import BLOCKS_ALIVE, READ_BLOCK
 from slce_xp._progress import Progress
-from slce_xp.core import eigen, selection
-from slce_xp.core.problem import problem_of
-from slce_xp.core.rows import Rows, block_bytes
-from slce_xp.core.selection import SparsePath
+from slce_xp.core import _eigen, _selection
+from slce_xp.core._problem import problem_of
+from slce_xp.core._rows import Rows, block_bytes
+from slce_xp.core._selection import SparsePath
 
 TARGETS = ("centroids", "scores")
 # The default path: so many λ, evenly spaced by their logarithms, down to this share of the largest.
@@ -184,7 +184,7 @@ def compute_path(
     with _backend.computing(place):
         rows = _open(matrix, place, kept, passes, memory, n_features, len(labels.classes))
         problem = problem_of(rows, groups, "krylov")
-        goal = selection.class_targets(problem, targets == "scores")
+        goal = _selection.class_targets(problem, targets == "scores")
         # Exponents of two of the units: of rows, of λ, and of coefficients for class scores.
         unit = math.frexp(problem.moments.scale)[1] - 1
         of_scores = unit if targets == "scores" else 0
@@ -194,15 +194,15 @@ def compute_path(
             penalties = path.largest * LEAST_LAMBDA ** (np.arange(N_LAMBDAS) / (N_LAMBDAS - 1))
             steps = list(path.steps(penalties, gap, n_features))
         else:
-            steps = list(path.steps(eigen.scaled(given, of_lambda), gap, d + 1))
-        eigen.scaled_numbers([path.largest], -of_lambda, "lambdas")  # warns of its range
+            steps = list(path.steps(_eigen.scaled(given, of_lambda), gap, d + 1))
+        _eigen.scaled_numbers([path.largest], -of_lambda, "lambdas")  # warns of its range
     return FeaturePath(
-        lambdas=eigen.scaled(np.array([step.penalty for step in steps]), -of_lambda),
+        lambdas=_eigen.scaled(np.array([step.penalty for step in steps]), -of_lambda),
         supports=tuple(step.support for step in steps),
-        coefficients=tuple(eigen.scaled(step.coefficients, of_scores) for step in steps),
+        coefficients=tuple(_eigen.scaled(step.coefficients, of_scores) for step in steps),
         gaps=np.array([step.gap for step in steps]),
         targets=targets,
-        class_targets=eigen.scaled(goal.of_classes, of_scores - unit),
+        class_targets=_eigen.scaled(goal.of_classes, of_scores - unit),
         ridge=ridge,
         classes=labels.classes,
         n_samples=rows.n,
@@ -261,7 +261,7 @@ def _open(
     room = _backend.free_bytes(place)
     is_array = not (_backend.is_dask(matrix) or isinstance(matrix, RowReader))
     # Features that are fetched, twice while some are added; class sums, targets and gradients.
-    fetched = min(d, 4 * selection.LEAST_FETCHED + 8 * n_features)
+    fetched = min(d, 4 * _selection.LEAST_FETCHED + 8 * n_features)
     length = min(n, d) if is_array else d
     need = item * (2 * fetched * length + 8 * n_classes * d) + 8 * fetched * fetched
     need += block_bytes(n, d, item)

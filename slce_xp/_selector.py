@@ -26,7 +26,7 @@ from slce_xp._estimator import (
 )
 from slce_xp._feature_path import FeaturePath, columns_at, default_count, warn_of_limits
 from slce_xp._selection import compute_path
-from slce_xp.core.stability import stability
+from slce_xp.core._stability import stability
 
 
 class SLCESelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]

@@ -9,10 +9,10 @@ import numpy as np
 
 from slce_xp import _parameters
 from slce_xp._errors import caller_level
-from slce_xp.core import eigen
-from slce_xp.core.krylov import Request
-from slce_xp.core.problem import Problem
-from slce_xp.core.solution import Solution
+from slce_xp.core import _eigen
+from slce_xp.core._krylov import Request
+from slce_xp.core._problem import Problem
+from slce_xp.core._solution import Solution
 
 # Share of the scatter of X above which one column decides alone what is found.
 DOMINANT = 0.9
@@ -70,7 +70,7 @@ def note_on_units(problem: Problem, rounding: float, names: np.ndarray | None) -
     sizes, d = problem.sizes, problem.d
     largest = int(np.argmax(sizes.squares))
     share = float(sizes.squares[largest]) / (sizes.total or 1.0)
-    eps = eigen.eps_of(problem.moments.sums)
+    eps = _eigen.eps_of(problem.moments.sums)
     known = sizes.squares > KNOWN_SPREAD * eps**2 * problem.moments.weight * sizes.means**2
     # In float32, rounding reaches columns that are merely small.
     lost = known & (sizes.squares < 2.0 * rounding) & (eps < 1e-10) & (sizes.squares > 0.0)

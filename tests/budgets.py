@@ -22,7 +22,7 @@ import slce_xp
 from slce_xp import _backend
 from slce_xp._planning.problem import TYPICAL_PASSES as PASSES
 from slce_xp._planning.sizes import format_bytes
-from slce_xp.core import krylov
+from slce_xp.core import _krylov
 
 # Host reads of a fit. The matrix-free form reads once more in each pass.
 FIT_READS = {"scatter": 3, "gram": 5, "krylov": 2}
@@ -93,7 +93,7 @@ def samples(n, d, n_classes, dtype="float32"):
 def fit(x, y, solver, **options):
     """A fit whose matrix-free form takes all passes that it may: those that a plan counts."""
     # It stops at rounding, which is taken to be less than it is.
-    with warnings.catch_warnings(), mock.patch.object(krylov, "MULTIPLIED", 1e-6):
+    with warnings.catch_warnings(), mock.patch.object(_krylov, "MULTIPLIED", 1e-6):
         warnings.simplefilter("ignore", slce_xp.ConvergenceWarning)
         options = {"max_iter": PASSES, "tol": 1e-15, **options}
         return slce_xp.fit(x, y, "positive", solver=solver, **options)

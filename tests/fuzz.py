@@ -584,7 +584,7 @@ def as_if_large(problem):
     """The start block and the blocks of rows of large data, for a small problem."""
     changes = []
     if problem.width is not None:
-        changes.append(("slce_xp.core.krylov", {"WIDTH": problem.width}))
+        changes.append(("slce_xp.core._krylov", {"WIDTH": problem.width}))
     if problem.block_rows is not None:
         size = problem.block_rows * problem.X.shape[1] * problem.X.itemsize
         changes.append(

@@ -10,7 +10,7 @@ from patching import replace_in_backend
 
 import slce_xp
 from slce_xp import _backend
-from slce_xp.core import krylov
+from slce_xp.core import _krylov
 
 pytestmark = [pytest.mark.gpu, pytest.mark.parametrize("xp", ["cupy"], indirect=True)]
 
@@ -61,15 +61,15 @@ def test_few_launches(xp, emucuda, solver):
 
 def test_a_late_pass_costs_as_much_as_an_early_one(xp, emucuda, monkeypatch):
     X, y = oracle.blobs(700, 600, FEW, seed=52, decay=0.1)
-    grow, costs = krylov.KrylovSpace.grow, []
+    grow, costs = _krylov.KrylovSpace.grow, []
 
     def counted(space, directions=None):
         with emucuda.measure() as measured:
             grow(space, directions)
         costs.append(measured.launches + measured.blas_calls)
 
-    monkeypatch.setattr(krylov.KrylovSpace, "grow", counted)
-    monkeypatch.setattr(krylov, "MULTIPLIED", 1e-6)  # it stops at rounding
+    monkeypatch.setattr(_krylov.KrylovSpace, "grow", counted)
+    monkeypatch.setattr(_krylov, "MULTIPLIED", 1e-6)  # it stops at rounding
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", slce_xp.ConvergenceWarning)
         slce_xp.fit(xp.array(X), y, "positive", solver="krylov", tol=1e-15, max_iter=6)

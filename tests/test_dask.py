@@ -18,7 +18,7 @@ import scipy.sparse as sp
 from conftest import load_set, make_backend
 
 import slce_xp
-from slce_xp.core import rows as _rows
+from slce_xp.core import _rows
 
 dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")

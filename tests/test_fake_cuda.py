@@ -6,7 +6,7 @@ pytest.importorskip("torch")
 from benchmarks import fake_cuda
 from slce_xp import _backend
 from slce_xp._backend import transfer
-from slce_xp.core import eigen, moments, space
+from slce_xp.core import _eigen, _moments, _space
 
 
 def test_shape_of_pancan_needs_a_centred_block():
@@ -48,7 +48,7 @@ def test_large_symmetric_products_are_halved():
 
 
 def test_patches_are_undone():
-    modules = (_backend, transfer, moments, eigen, space)
+    modules = (_backend, transfer, _moments, _eigen, _space)
     before = [dict(vars(module)) for module in modules]
     with pytest.raises(ValueError, match="n_components"):
         fake_cuda.measure(600, 400, 4, n_components=401)

@@ -12,12 +12,11 @@ from patching import replace_in_backend
 import slce_xp
 from slce_xp import _backend, _fit, core
 from slce_xp._data import labels as _labels
-from slce_xp.core import krylov
-from slce_xp.core import rows as _rows
-from slce_xp.core.krylov import Request
-from slce_xp.core.problem import problem_of
-from slce_xp.core.rows import MemoryRows
-from slce_xp.core.space import KrylovSpace
+from slce_xp.core import _krylov, _rows
+from slce_xp.core._krylov import Request
+from slce_xp.core._problem import problem_of
+from slce_xp.core._rows import MemoryRows
+from slce_xp.core._space import KrylovSpace
 
 SIDES = {"features": (700, 500), "samples": (500, 700)}
 EPS = {"float64": 2.3e-16, "float32": 1.2e-7}
@@ -41,7 +40,7 @@ def fit(X, y, n_components="positive", **options):
 
 def solve(X, y, request):
     rows, (groups, _) = MemoryRows(X), _labels.as_labels(y, len(X)).counted()
-    return krylov.krylov(problem_of(rows, groups, "krylov"), request)
+    return _krylov.krylov(problem_of(rows, groups, "krylov"), request)
 
 
 def total_scatter(X):

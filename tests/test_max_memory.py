@@ -13,7 +13,7 @@ from slce_xp import _backend
 from slce_xp._planning.memory import Limits
 from slce_xp._planning.plan import choose
 from slce_xp._planning.problem import Problem
-from slce_xp.core.rows import MemoryRows, block_bytes
+from slce_xp.core._rows import MemoryRows, block_bytes
 
 
 def dense(n, d, n_classes, dtype="float64"):

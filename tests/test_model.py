@@ -16,7 +16,7 @@ import pytest
 from conftest import make_backend, needs_float64
 
 import slce_xp
-from slce_xp.core import rows as _rows
+from slce_xp.core import _rows
 
 N, D, K = 30, 4, 3
 X, CODES = oracle.blobs(N, D, K, seed=31)

@@ -6,11 +6,9 @@ import scipy.sparse
 from patching import replace_in_backend
 
 from slce_xp._data import labels as _labels
-from slce_xp.core import class_sums
-from slce_xp.core import rows as _rows
-from slce_xp.core import sums as _sums
-from slce_xp.core.moments import moments_of
-from slce_xp.core.rows import MemoryRows
+from slce_xp.core import _rows, _sums, class_sums
+from slce_xp.core._moments import moments_of
+from slce_xp.core._rows import MemoryRows
 
 
 def naive_sums(X, codes, n_classes):

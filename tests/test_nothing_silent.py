@@ -11,7 +11,7 @@ from conftest import load_set, spare_compiling
 import slce_xp
 from slce_xp import _backend
 from slce_xp._planning import problem
-from slce_xp.core import coordinates
+from slce_xp.core import _coordinates
 
 FORMS = ["scatter", "gram", "krylov"]
 
@@ -301,7 +301,7 @@ def test_the_count_above_a_level_is_an_upper_bound(shape, monkeypatch):
     values, _ = oracle.eigenpairs(X, y)
     monkeypatch.setattr(problem, "NARROW_WIDTH", 6)
     seen = []
-    for side in (coordinates.Features, coordinates.Samples):
+    for side in (_coordinates.Features, _coordinates.Samples):
         original = side.count_above
 
         def count_above(self, matrix, known, coupling, level, rounding, original=original):

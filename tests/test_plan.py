@@ -18,7 +18,7 @@ from slce_xp._planning import sizes as _sizes
 from slce_xp._planning.memory import COPY_SHARE, ROOM_FACTOR, Limits, memory_of
 from slce_xp._planning.plan import LARGEST_FORMED, choose, most_rows, smaller_form
 from slce_xp._planning.problem import FORMS, Problem
-from slce_xp.core.rows import block_bytes
+from slce_xp.core._rows import block_bytes
 
 # samples, features, classes
 TALL = [(11_000, 256, 10), (70_000, 784, 10), (100_000, 50, 5), (50_000, 500, 5_000), (150, 4, 3)]

@@ -11,8 +11,8 @@ import scipy.sparse
 from conftest import load_set, spare_compiling
 
 import slce_xp
-from slce_xp.core import lasso
-from slce_xp.core.lasso import Lasso
+from slce_xp.core import _lasso
+from slce_xp.core._lasso import Lasso
 
 
 def problem(n=60, d=40, n_classes=3, seed=0):
@@ -53,7 +53,7 @@ def assert_same(found, expected, tolerance):
 
 def objective(X, Y, W, penalty):
     residual = Y - (X - X.mean(axis=0)) @ W
-    return (residual**2).sum() / (2 * len(X)) + penalty * lasso.norms(W).sum()
+    return (residual**2).sum() / (2 * len(X)) + penalty * _lasso.norms(W).sum()
 
 
 # ---------------------------------------------------------------- against scikit-learn
@@ -81,7 +81,7 @@ def test_targets_are_the_centroids_in_other_coordinates():
     centred = X - X.mean(axis=0)
     C = np.stack([centred[y == label].mean(axis=0) for label in range(3)])[y]
     expected = oracle_coefficients(X, C, path.lambdas[-1])
-    np.testing.assert_allclose(lasso.norms(dense(path)), lasso.norms(expected), atol=1e-9)
+    np.testing.assert_allclose(_lasso.norms(dense(path)), _lasso.norms(expected), atol=1e-9)
     between = C.T @ C / len(X)
     assert path.lambdas[0] == pytest.approx(np.linalg.norm(between, axis=1).max(), rel=1e-12)
     scores = targets_of(slce_xp.feature_path(X, y, n_features=8, targets="scores"), y)
@@ -155,12 +155,12 @@ def test_the_small_problem_alone(r):
     X -= X.mean(axis=0)
     Y += X[:, :5].sum(axis=1)[:, None]
     linear = X.T @ Y / 70
-    small = Lasso(X.T @ X / 70, linear, 0.1 * lasso.norms(linear).max(), (Y * Y).sum() / 70)
-    found = lasso.solve(small, np.zeros((60, r)), 1e-11)
+    small = Lasso(X.T @ X / 70, linear, 0.1 * _lasso.norms(linear).max(), (Y * Y).sum() / 70)
+    found = _lasso.solve(small, np.zeros((60, r)), 1e-11)
     assert small.gap(found) < 1e-11
     assert_same(found, oracle_coefficients(X, Y, small.penalty), 1e-4)
     # The gap bounds what is left to gain.
-    start = lasso.solve(small, np.zeros((60, r)), 1e-2)
+    start = _lasso.solve(small, np.zeros((60, r)), 1e-2)
     assert 0 <= small.value(start) - small.value(found) <= small.gap(start)
 
 
@@ -395,13 +395,13 @@ def test_selecting_from_a_path():
         assert len(chosen) == count
         assert set(chosen) <= set(path.supports[step])
         assert (np.diff(chosen) > 0).all()
-        lengths = lasso.norms(dense(path, step))
+        lengths = _lasso.norms(dense(path, step))
         others = np.setdiff1d(path.supports[step], chosen)
         assert lengths[chosen].min() >= lengths[others].max(initial=0.0)
         np.testing.assert_array_equal(np.sort(path.ranked(count)), chosen)
     np.testing.assert_array_equal(path.select(), path.supports[-1])
     assert path.norms.shape == (len(path.lambdas), len(path.entered))
-    np.testing.assert_allclose(path.norms[-1], lasso.norms(dense(path))[path.entered])
+    np.testing.assert_allclose(path.norms[-1], _lasso.norms(dense(path))[path.entered])
     first = (path.norms > 0).argmax(axis=0)
     assert (np.diff(first) >= 0).all()
     empty = slce_xp.feature_path(X, y, lambdas=[2.0 * path.lambdas[0]])
@@ -457,14 +457,14 @@ def test_newton_steps_solve_the_whole_system(shape):
     X = rng.normal(size=(rows + 9, rows))
     problem = Lasso(X.T @ X, rng.normal(size=shape), 0.7, 1.0)
     W = rng.normal(size=shape) * np.geomspace(1e-3, 10.0, rows)[:, None]
-    size = lasso.norms(W)
+    size = _lasso.norms(W)
     hessian = np.kron(problem.gram, np.eye(r))
     for j, row in enumerate(W):
         curvature = np.eye(r) - np.outer(row, row) / size[j] ** 2
         hessian[j * r : (j + 1) * r, j * r : (j + 1) * r] += problem.penalty / size[j] * curvature
     downhill = problem.linear - problem.gram @ W - problem.penalty * W / size[:, None]
     expected = np.linalg.solve(hessian, downhill.ravel()).reshape(shape)
-    found = lasso._newton_direction(problem, W)
+    found = _lasso._newton_direction(problem, W)
     np.testing.assert_allclose(found, expected, rtol=1e-7, atol=1e-9 * np.abs(expected).max())
 
 

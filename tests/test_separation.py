@@ -17,8 +17,8 @@ from scipy.special import log_ndtr, ndtr
 
 import slce_xp
 from slce_xp.cli import main
-from slce_xp.core import pairs, plane_search, planes, separating_components
-from slce_xp.core.shrinkage import Spectrum
+from slce_xp.core import _pairs, _plane_search, _planes, separating_components
+from slce_xp.core._shrinkage import Spectrum
 
 
 def orthonormal(rows):
@@ -41,7 +41,7 @@ def test_the_best_plane_is_that_of_a_general_optimiser(n_classes, p):
     means = 2.0 * rng.standard_normal((n_classes, n_classes - 1))
     shares = rng.random(n_classes) + 0.2
     shares /= shares.sum()
-    found = planes.best_plane(means, shares, p)
+    found = _planes.best_plane(means, shares, p)
     expected = oracle.separating_plane(means, shares, p)
     error = 1 - oracle.separation(means @ expected, shares)
     assert found.log_error == pytest.approx(math.log(error), abs=1e-7)
@@ -52,7 +52,7 @@ def test_the_best_plane_is_that_of_a_general_optimiser(n_classes, p):
 def test_no_plane_beats_the_bound():
     rng = np.random.default_rng(0)
     means, shares = 3.0 * rng.standard_normal((8, 7)), np.full(8, 1 / 8)
-    found = planes.best_plane(means, shares, 2)
+    found = _planes.best_plane(means, shares, 2)
     for _ in range(300):
         plane = np.linalg.qr(rng.standard_normal((7, 2)))[0]
         assert 1 - oracle.separation(means @ plane, shares) > math.exp(found.log_bound)
@@ -61,7 +61,7 @@ def test_no_plane_beats_the_bound():
 def test_classes_that_are_far_apart_are_still_told_from_nearer_ones():
     """Errors of 1e-300 and less: only their logarithm can be compared."""
     means = 60.0 * np.eye(4)[:, :3] * [1.0, 1.5, 2.0]
-    found = planes.best_plane(means, np.full(4, 0.25), 2)
+    found = _planes.best_plane(means, np.full(4, 0.25), 2)
     assert -math.inf < found.log_bound <= found.log_error < -400
     # In the plane of the two largest axes, classes 0 and 3 would coincide.
     nearest = np.linalg.norm((means @ found.basis)[:, None] - means @ found.basis, axis=2)
@@ -70,7 +70,7 @@ def test_classes_that_are_far_apart_are_still_told_from_nearer_ones():
 
 def test_near_classes_that_hardly_count_leave_the_error_of_far_ones():
     means, shares = np.array([[0.0], [0.1], [60.0], [150.0]]), np.array([1e-200, 1.0, 1.0, 1.0])
-    listed, _ = pairs.pairs_of(means, shares / 3.0, 1)
+    listed, _ = _pairs.pairs_of(means, shares / 3.0, 1)
     error, _ = listed.errors_and_pulls(listed.squares(means))
     expected = np.logaddexp(log_ndtr(-0.05) + math.log(1e-200), log_ndtr(-29.95)) - math.log(3.0)
     assert error == pytest.approx(expected, rel=1e-12)
@@ -78,7 +78,7 @@ def test_near_classes_that_hardly_count_leave_the_error_of_far_ones():
 
 def test_classes_with_the_same_mean_are_no_obstacle():
     means = np.array([[0.0, 0.0], [0.0, 0.0], [3.0, 1.0], [-2.0, 5.0]])
-    found = planes.best_plane(means, np.full(4, 0.25), 1)
+    found = _planes.best_plane(means, np.full(4, 0.25), 1)
     other = oracle.separating_plane(means, np.full(4, 0.25), 1)
     expected = 1 - oracle.separation(means @ other, np.full(4, 0.25))
     assert math.exp(found.log_error) == pytest.approx(expected, abs=1e-8)
@@ -88,13 +88,13 @@ def test_pairs_of_many_classes_are_drawn_and_the_bound_is_that_of_all(monkeypatc
     rng = np.random.default_rng(0)
     means, shares = 1.5 * rng.standard_normal((150, 8)), rng.random(150) + 0.2
     shares /= shares.sum()
-    every = planes.best_plane(means, shares, 2)
-    monkeypatch.setattr(pairs, "MOST_PAIRS", 3000)
-    monkeypatch.setattr(pairs, "BLOCK_NUMBERS", 500)
-    some, are_all = pairs.pairs_of(means, shares, 2)
+    every = _planes.best_plane(means, shares, 2)
+    monkeypatch.setattr(_pairs, "MOST_PAIRS", 3000)
+    monkeypatch.setattr(_pairs, "BLOCK_NUMBERS", 500)
+    some, are_all = _pairs.pairs_of(means, shares, 2)
     assert not are_all
     assert 1500 < len(some) < 4500
-    found = planes.best_plane(means, shares, 2)
+    found = _planes.best_plane(means, shares, 2)
     error = 1 - oracle.separation(means @ found.basis, shares)
     assert math.exp(found.log_error) == pytest.approx(error, rel=1e-9)
     assert error < 1.05 * math.exp(every.log_error)
@@ -103,12 +103,12 @@ def test_pairs_of_many_classes_are_drawn_and_the_bound_is_that_of_all(monkeypatc
     assert error - math.exp(found.log_bound) < 0.1
 
 
-@pytest.mark.parametrize(("n_classes", "block"), [(6, pairs.BLOCK_NUMBERS), (20, 400)])
+@pytest.mark.parametrize(("n_classes", "block"), [(6, _pairs.BLOCK_NUMBERS), (20, 400)])
 def test_pulls_and_their_gradient_are_derivatives(monkeypatch, n_classes, block):
     rng = np.random.default_rng(0)
     means, shares = rng.standard_normal((n_classes, 5)), rng.random(n_classes)
-    listed, _ = pairs.pairs_of(means, shares / shares.sum(), 2)
-    monkeypatch.setattr(pairs, "BLOCK_NUMBERS", block)  # two columns at a time
+    listed, _ = _pairs.pairs_of(means, shares / shares.sum(), 2)
+    monkeypatch.setattr(_pairs, "BLOCK_NUMBERS", block)  # two columns at a time
     for scale in (1.0, 100.0):  # in the latter all errors underflow
         factor, turned = scale * rng.standard_normal((2, 5, 5))
 
@@ -130,17 +130,17 @@ def test_the_tangent_of_all_pairs_is_joined_from_blocks(monkeypatch):
     means[5] = means[2]  # they have slack, but for rounding
     means[5, 0] += 1e-7
     factor = rng.standard_normal((4, 4))
-    (whole,) = pairs.every_pair(means, shares)
+    (whole,) = _pairs.every_pair(means, shares)
     expected = whole.tangent(factor)
-    monkeypatch.setattr(pairs, "BLOCK_NUMBERS", 20)
-    blocks = list(pairs.every_pair(means, shares))
+    monkeypatch.setattr(_pairs, "BLOCK_NUMBERS", 20)
+    blocks = list(_pairs.every_pair(means, shares))
     assert len(blocks) == 4
-    found = reduce(pairs.Tangent.joined, (block.tangent(factor) for block in blocks))
+    found = reduce(_pairs.Tangent.joined, (block.tangent(factor) for block in blocks))
     assert found.slack > 0.0
     for value, exact in zip(found, expected, strict=True):
         np.testing.assert_allclose(value, exact, rtol=1e-9)
     assert found.bound(2) == pytest.approx(expected.bound(2), rel=1e-9)
-    assert pairs.error_of_all(means @ factor, shares) == pytest.approx(expected.log_error)
+    assert _pairs.error_of_all(means @ factor, shares) == pytest.approx(expected.log_error)
 
 
 @pytest.mark.parametrize(("n_classes", "seed"), [(6, 13), (8, 14), (8, 41), (8, 43), (30, 0)])
@@ -148,29 +148,29 @@ def test_descents_end_where_nothing_is_left_to_descend(n_classes, seed):
     rng = np.random.default_rng(seed)
     means = 1.5 * rng.standard_normal((n_classes, n_classes - 1))
     shares = np.full(n_classes, 1 / n_classes)
-    found = planes.best_plane(means, shares, 2)
-    listed, _ = pairs.pairs_of(means, shares, 2)
-    _, slopes = plane_search._errors_and_slopes(listed, found.basis[None])
+    found = _planes.best_plane(means, shares, 2)
+    listed, _ = _pairs.pairs_of(means, shares, 2)
+    _, slopes = _plane_search._errors_and_slopes(listed, found.basis[None])
     assert np.linalg.norm(slopes) < 1e-4
 
 
 @pytest.mark.parametrize("p", [1, 3])
 def test_slopes_are_derivatives_whatever_spans_the_planes(p):
     rng = np.random.default_rng(p)
-    listed, _ = pairs.pairs_of(rng.standard_normal((7, 6)), np.full(7, 1 / 7), p)
+    listed, _ = _pairs.pairs_of(rng.standard_normal((7, 6)), np.full(7, 1 / 7), p)
     columns, step = rng.standard_normal((2, 4, 6, p))
-    errors, slopes = plane_search._errors_and_slopes(listed, columns)
+    errors, slopes = _plane_search._errors_and_slopes(listed, columns)
     assert errors.shape == (4,)
-    ahead, _ = plane_search._errors_and_slopes(listed, columns + 1e-6 * step)
-    behind, _ = plane_search._errors_and_slopes(listed, columns - 1e-6 * step)
+    ahead, _ = _plane_search._errors_and_slopes(listed, columns + 1e-6 * step)
+    behind, _ = _plane_search._errors_and_slopes(listed, columns - 1e-6 * step)
     found = np.sum(slopes * step, axis=(1, 2))
     np.testing.assert_allclose(found, (ahead - behind) / 2e-6, rtol=1e-5, atol=1e-8)
 
 
 def test_a_descent_ends_at_once_where_the_error_is_flat():
-    listed, _ = pairs.pairs_of(np.array([[3.0, 0.0], [-3.0, 0.0]]), np.full(2, 0.5), 1)
+    listed, _ = _pairs.pairs_of(np.array([[3.0, 0.0], [-3.0, 0.0]]), np.full(2, 0.5), 1)
     for basis in ([[1.0, 0.0]], [[0.0, 1.0]]):  # the minimum and the maximum
-        found = plane_search._descended(listed, np.array(basis).T[None], 10)
+        found = _plane_search._descended(listed, np.array(basis).T[None], 10)
         np.testing.assert_array_equal(np.abs(found[0].T), basis)
 
 
@@ -179,8 +179,8 @@ def test_signs_of_the_axes_do_not_matter_to_the_plane():
     rng, shares = np.random.default_rng(0), np.full(12, 1 / 12)
     for _ in range(30):
         means = 4.0 * rng.standard_normal((12, 8)) * np.geomspace(1.0, 0.3, 8)
-        found = planes.best_plane(means, shares, 2)
-        flipped = planes.best_plane(means * rng.choice([-1.0, 1.0], 8), shares, 2)
+        found = _planes.best_plane(means, shares, 2)
+        flipped = _planes.best_plane(means * rng.choice([-1.0, 1.0], 8), shares, 2)
         assert flipped.log_error == pytest.approx(found.log_error, abs=1e-8)
 
 
@@ -197,7 +197,7 @@ def test_means_of_fewer_dimensions_than_axes_are_no_obstacle(kind):
     else:  # classes of small weight are far away
         means /= np.sqrt(shares)[:, None]
     shares /= shares.sum()
-    found = planes.best_plane(means, shares, 3)
+    found = _planes.best_plane(means, shares, 3)
     np.testing.assert_allclose(found.basis.T @ found.basis, np.eye(3), atol=1e-12)
     expected = 1 - oracle.separation(means @ found.basis, shares)
     assert found.error == pytest.approx(expected, abs=1e-12)
@@ -209,18 +209,18 @@ def test_a_plane_of_drawn_pairs_is_no_worse_than_the_leading_axes():
     means, shares = 30.0 * rng.standard_normal((350, 40)), np.full(350, 1 / 350)
     means -= means.mean(axis=0)
     means = means @ np.linalg.eigh(means.T @ means)[1][:, ::-1]
-    axes = pairs.error_of_all(means[:, :3], shares)
-    assert planes.best_plane(means, shares, 3).log_error <= axes
+    axes = _pairs.error_of_all(means[:, :3], shares)
+    assert _planes.best_plane(means, shares, 3).log_error <= axes
 
 
-@pytest.mark.parametrize("most", [pairs.MOST_PAIRS, 5])
+@pytest.mark.parametrize("most", [_pairs.MOST_PAIRS, 5])
 def test_the_bound_holds_if_some_means_are_nearly_the_same_beside_others(monkeypatch, most):
     """Pairs whose distance is rounding of larger ones count as one mean, and may not be."""
-    monkeypatch.setattr(pairs, "MOST_PAIRS", most)
+    monkeypatch.setattr(_pairs, "MOST_PAIRS", most)
     far = 1e7
     means = np.array([[0, 0, 0], [1, 2.0, 0], [far, 0, 0], [0, 0, far], [far, far, far]])
     shares = np.full(5, 0.2)
-    found = planes.best_plane(means, shares, 1)
+    found = _planes.best_plane(means, shares, 1)
     near = np.array([[1.0 + 1e-4, 2.0, 2e-4]])
     near /= np.linalg.norm(near)
     better = 1 - oracle.separation(means @ near.T, shares)
@@ -229,10 +229,10 @@ def test_the_bound_holds_if_some_means_are_nearly_the_same_beside_others(monkeyp
 
 def test_errors_in_all_dimensions_do_not_cancel():
     means = np.array([[0.0, 0.0], [1.0, 2.0], [1e8, 0.0], [0.0, 1e8]]) + 1e8
-    found = planes.best_plane(means, np.full(4, 0.25), 2)
+    found = _planes.best_plane(means, np.full(4, 0.25), 2)
     expected = log_ndtr(-0.5 * math.sqrt(5.0)) - math.log(6.0)
     assert found.log_error == pytest.approx(expected, abs=1e-12)
-    assert pairs.confused_most(means, 1)[0][2] == pytest.approx(ndtr(-0.5 * math.sqrt(5.0)))
+    assert _pairs.confused_most(means, 1)[0][2] == pytest.approx(ndtr(-0.5 * math.sqrt(5.0)))
 
 
 def test_thousands_of_classes_in_bounded_memory():
@@ -656,7 +656,7 @@ def test_the_model_says_what_it_is():
 def test_the_gap_is_computed_when_it_is_asked_for(monkeypatch):
     model = fitted()
     expected = copy.deepcopy(model).separation_gap
-    monkeypatch.setattr(planes, "_relax", None)  # never again
+    monkeypatch.setattr(_planes, "_relax", None)  # never again
     unasked = pickle.loads(pickle.dumps(model))
     assert unasked.separation_gap == expected == model.to("numpy").separation_gap
     assert 0 < expected < 0.1

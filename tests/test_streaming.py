@@ -19,7 +19,7 @@ import slce_xp
 from slce_xp._data import file_rows, row_reader
 from slce_xp._planning import memory as _memory
 from slce_xp._planning import problem as _problem
-from slce_xp.core import centred as _centred
+from slce_xp.core import _centred
 
 FORMS = ["scatter", "gram", "krylov"]
 READER = "slce_xp-reader"

@@ -5,7 +5,7 @@ import oracle
 import pytest
 
 import slce_xp
-from slce_xp.core import rows as _rows
+from slce_xp.core import _rows
 
 N, D, K = 30, 5, 3
 X, CODES = oracle.blobs(N, D, K, seed=61)

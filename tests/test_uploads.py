@@ -266,9 +266,9 @@ def test_a_forgotten_device_shows(xp, monkeypatch, solver):
 @pytest.mark.parametrize("solver", ["scatter", "gram", "krylov"])
 def test_a_stray_conversion_shows(xp, monkeypatch, solver):
     """`float` of a tensor on the device waits for it, and is in the books with file and line."""
-    from slce_xp.core import eigen
+    from slce_xp.core import _eigen
 
-    with_fixed_signs = eigen.with_fixed_signs
+    with_fixed_signs = _eigen.with_fixed_signs
 
     def converting(vectors):
         float(vectors[0, 0])
@@ -278,7 +278,7 @@ def test_a_stray_conversion_shows(xp, monkeypatch, solver):
     before = len(xp.books.syncs)
     slce_xp.fit(x, y, solver=solver)
     honest = len(xp.books.syncs) - before
-    monkeypatch.setattr(eigen, "with_fixed_signs", converting)
+    monkeypatch.setattr(_eigen, "with_fixed_signs", converting)
     slce_xp.fit(x, y, solver=solver)
     stray = [sync for sync in xp.books.syncs if sync.file == __file__]
     assert len(xp.books.syncs) - before == 2 * honest + 1

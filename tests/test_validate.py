@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 import slce_xp
-from slce_xp.core import rows as _rows
+from slce_xp.core import _rows
 
 pl = pytest.importorskip("polars", reason="labels and tables of Polars are tested here, too")
 

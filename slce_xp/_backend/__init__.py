@@ -5,8 +5,8 @@ which namespace and device an array has, how values move, in what precision they
 how much memory a device has, and which routine of a library is better than the standard's.
 """
 
-from slce_xp._backend.class_sums import one_hot, sums_by_code
-from slce_xp._backend.linalg import (
+from .class_sums import one_hot, sums_by_code
+from .linalg import (
     LARGEST_SHARE,
     add,
     add_gram,
@@ -23,9 +23,9 @@ from slce_xp._backend.linalg import (
     solve_positive,
     solve_upper,
 )
-from slce_xp._backend.memory import free_bytes
-from slce_xp._backend.optimize import minimize
-from slce_xp._backend.places import (
+from .memory import free_bytes
+from .optimize import minimize
+from .places import (
     BACKENDS,
     Array,
     Matrix,
@@ -43,7 +43,7 @@ from slce_xp._backend.places import (
     namespace_of,
     place_of,
 )
-from slce_xp._backend.precision import (
+from .precision import (
     computing,
     dtype_name,
     is_floating,
@@ -52,7 +52,7 @@ from slce_xp._backend.precision import (
     sums_dtype,
     working_dtype,
 )
-from slce_xp._backend.sparse import (
+from .sparse import (
     Sparse,
     byte_count,
     copied,
@@ -60,9 +60,9 @@ from slce_xp._backend.sparse import (
     take_columns,
     take_rows,
 )
-from slce_xp._backend.threads import LARGE_MATRIX
-from slce_xp._backend.tracing import call_traced, is_traced, register_pytree, traced_namespace
-from slce_xp._backend.transfer import (
+from .threads import LARGE_MATRIX
+from .tracing import call_traced, is_traced, register_pytree, traced_namespace
+from .transfer import (
     detached,
     draw_normal,
     from_host,
@@ -73,4 +73,4 @@ from slce_xp._backend.transfer import (
     to_host,
     without_rows,
 )
-from slce_xp._backend.uploads import Buffer, Uploads, copies_ahead, uploads_to
+from .uploads import Buffer, Uploads, copies_ahead, uploads_to

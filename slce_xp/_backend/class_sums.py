@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from slce_xp._backend.places import NUMPY, Array, place_of
-from slce_xp._backend.sparse import Sparse, compressed_views
+from .places import NUMPY, Array, place_of
+from .sparse import Sparse, compressed_views
 
 # Rows times codes up to which SciPy's own checks take longer than a product with a one-hot matrix.
 SMALLEST_SUM = 2**14

@@ -11,9 +11,9 @@ from typing import Any
 import array_api_compat as compat
 import numpy as np
 
-from slce_xp._backend.places import Array, place_of
-from slce_xp._backend.threads import LARGE_MATRIX, few_threads, scipy_linalg
-from slce_xp._backend.tracing import is_traced
+from .places import Array, place_of
+from .threads import LARGE_MATRIX, few_threads, scipy_linalg
+from .tracing import is_traced
 
 # The share of all eigenpairs from which on SciPy's driver for some of them is slower than NumPy's
 # for all: its eigenvectors are found one by one.

@@ -7,7 +7,7 @@ from typing import Any
 
 import array_api_compat as compat
 
-from slce_xp._backend.places import Place, is_dpnp
+from .places import Place, is_dpnp
 
 
 def free_bytes(place: Place) -> int | None:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import array_api_compat as compat
 import numpy as np
 
-from slce_xp._errors import pip_install
+from .._errors import pip_install
 
 Array = Any  # no static type covers every array library
 

@@ -13,7 +13,7 @@ from typing import Any
 import array_api_compat as compat
 import numpy as np
 
-from slce_xp._backend.places import Array, Place, first_line, is_accelerated, jax, place_of
+from .places import Array, Place, first_line, is_accelerated, jax, place_of
 
 
 def dtype_name(dtype: Hashable) -> str:

@@ -11,9 +11,9 @@ from typing import Any
 import array_api_compat as compat
 import numpy as np
 
-from slce_xp._backend.places import NUMPY, Array, Matrix, Place, has_csr, place_of, place_of_sparse
-from slce_xp._backend.transfer import from_host, move, to_host
-from slce_xp._errors import wrong_type
+from .._errors import wrong_type
+from .places import NUMPY, Array, Matrix, Place, has_csr, place_of, place_of_sparse
+from .transfer import from_host, move, to_host
 
 
 def copied(x: Array) -> Array:

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from slce_xp._backend.places import Array
+from .places import Array
 
 T = TypeVar("T")
 

@@ -10,7 +10,7 @@ from typing import Any
 import array_api_compat as compat
 import numpy as np
 
-from slce_xp._backend.places import (
+from .places import (
     BACKENDS,
     NUMPY,
     Array,
@@ -20,7 +20,7 @@ from slce_xp._backend.places import (
     first_line,
     place_of,
 )
-from slce_xp._backend.precision import dtype_name, real_dtypes
+from .precision import dtype_name, real_dtypes
 
 _DLPACK_CPU = 1  # kDLCPU
 

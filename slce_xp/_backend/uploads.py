@@ -8,8 +8,8 @@ from typing import Any
 import array_api_compat as compat
 import numpy as np
 
-from slce_xp._backend.places import Array, Place
-from slce_xp._backend.transfer import move
+from .places import Array, Place
+from .transfer import move
 
 
 class Buffer:

@@ -18,7 +18,7 @@ from slce_xp._data import matrix as _matrix
 from slce_xp._data.labels import Labels, as_labels
 from slce_xp._errors import invalid, naming, not_installed, wrong_type
 from slce_xp._progress import Steps
-from slce_xp.core.rows import open_array
+from slce_xp.core._rows import open_array
 
 
 def compare(

@@ -19,7 +19,7 @@ from dask.delayed import delayed
 from slce_xp import _backend
 from slce_xp._backend import Array, Sparse
 from slce_xp._progress import Progress
-from slce_xp.core.rows import MemoryRows, Rows, Term
+from slce_xp.core._rows import MemoryRows, Rows, Term
 
 # Terms that one task adds up.
 FAN_IN = 8

@@ -15,7 +15,7 @@ from slce_xp import _backend
 from slce_xp._backend import Array, Buffer, Place, Sparse, Uploads
 from slce_xp._data.row_reader import RowReader
 from slce_xp._progress import Progress
-from slce_xp.core.rows import BlockRows
+from slce_xp.core._rows import BlockRows
 
 # Bytes of a block that is read if nothing else is planned: enough for a disk and fast products.
 READ_BLOCK = 2**24

@@ -10,7 +10,7 @@ import numpy as np
 from slce_xp import _backend
 from slce_xp._data.matrix import check_values, is_missing
 from slce_xp._errors import invalid, wrong_type
-from slce_xp.core.given import check_not_masked
+from slce_xp.core._given import check_not_masked
 
 
 def label_values(y: Any) -> np.ndarray:

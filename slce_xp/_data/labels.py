@@ -14,7 +14,7 @@ from slce_xp._data.label_values import comparable, label_values, plain, unique
 from slce_xp._data.sample_weights import as_weights, check_class_weight, class_weighted
 from slce_xp._errors import invalid, wrong_type
 from slce_xp._parameters import as_unlabeled_weight
-from slce_xp.core.groups import Groups, in_units
+from slce_xp.core._groups import Groups, in_units
 
 
 class Labels(NamedTuple):

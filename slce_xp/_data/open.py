@@ -12,7 +12,7 @@ from slce_xp._backend import Array, Place
 from slce_xp._data.file_rows import FileRows
 from slce_xp._data.row_reader import RowReader
 from slce_xp._progress import Progress
-from slce_xp.core.rows import Rows, open_array
+from slce_xp.core._rows import Rows, open_array
 
 
 def open_rows(

@@ -11,7 +11,7 @@ from slce_xp import _backend
 from slce_xp._data.label_values import plain
 from slce_xp._data.matrix import check_values
 from slce_xp._errors import invalid, wrong_type
-from slce_xp.core.given import check_not_masked
+from slce_xp.core._given import check_not_masked
 
 
 def as_weights(sample_weight: Any, n_samples: int, in_part: bool) -> np.ndarray | None:

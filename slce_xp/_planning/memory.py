@@ -6,8 +6,8 @@ import math
 from typing import NamedTuple
 
 from slce_xp._planning.problem import BLOCKS, MEMORY, Problem
-from slce_xp.core.rows import block_bytes, device_block_bytes
-from slce_xp.core.sums import ONE_HOT_CLASSES
+from slce_xp.core._rows import block_bytes, device_block_bytes
+from slce_xp.core._sums import ONE_HOT_CLASSES
 
 ROOM_FACTOR = 1.2  # free memory of a device relative to the estimate: memory is fragmented
 HOST_BYTES = 48  # per squared row of the Krylov space: its matrix, eigenvectors and workspace

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from slce_xp.core.centred import WIDE
+from slce_xp.core._centred import WIDE
 
 FORMS = ("scatter", "gram", "krylov")
 ITEMSIZES = {"float32": 4, "float64": 8}

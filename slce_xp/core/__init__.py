@@ -14,12 +14,12 @@ array([[ 1.,  1.],
 array([[0.999878, 0.015619]])
 """
 
-from slce_xp.core.eigen import fix_signs, largest_eigenpairs, orthonormal_columns
-from slce_xp.core.moments import Moments, class_moments
-from slce_xp.core.separation import Separation, separating_components
-from slce_xp.core.solve import Eigenpairs, eigenpairs
-from slce_xp.core.stability import Stability, stability
-from slce_xp.core.sums import class_sums
+from ._eigen import fix_signs, largest_eigenpairs, orthonormal_columns
+from ._moments import Moments, class_moments
+from ._separation import Separation, separating_components
+from ._solve import Eigenpairs, eigenpairs
+from ._stability import Stability, stability
+from ._sums import class_sums
 
 __all__ = [
     "Eigenpairs",

@@ -6,16 +6,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from slce_xp import _backend
-from slce_xp._backend import Array
-from slce_xp._errors import invalid
-from slce_xp._parameters import as_count, as_seed, as_tolerance, as_unlabeled_weight
-from slce_xp.core import dense, eigen, given
-from slce_xp.core.groups import Groups
-from slce_xp.core.krylov import Request, krylov
-from slce_xp.core.problem import Problem, problem_of
-from slce_xp.core.rows import Rows, check_gram, open_array
-from slce_xp.core.solution import FORMS, Solution
+from .. import _backend
+from .._backend import Array
+from .._errors import invalid
+from .._parameters import as_count, as_seed, as_tolerance, as_unlabeled_weight
+from . import _dense, _eigen, _given
+from ._groups import Groups
+from ._krylov import Request, krylov
+from ._problem import Problem, problem_of
+from ._rows import Rows, check_gram, open_array
+from ._solution import FORMS, Solution
 
 # "auto" forms the smaller of the d × d and n × n matrices up to this size.
 LARGEST_FORMED = 1200
@@ -130,9 +130,9 @@ def eigenpairs(
     >>> xp.round(found.values)
     Array([63.], dtype=array_api_strict.float64)
     """
-    x, n_classes = given.as_matrix(x), as_count(n_classes, "n_classes", 2)
+    x, n_classes = _given.as_matrix(x), as_count(n_classes, "n_classes", 2)
     rows = open_array(x, _backend.sums_dtype(x))
-    codes = given.as_codes(codes, rows.n, n_classes)
+    codes = _given.as_codes(codes, rows.n, n_classes)
     unlabeled_weight = as_unlabeled_weight(unlabeled_weight)
     groups = Groups.of(codes, n_classes, weights, unlabeled_weight)
     request = Request(
@@ -153,12 +153,12 @@ def eigenpairs(
         found = solve(problem, form, request)
         xp, moments = rows.place.xp, problem.moments
         exponent = moments.unit_exponent
-        zero_level, residual = eigen.scaled_numbers(
+        zero_level, residual = _eigen.scaled_numbers(
             [found.zero_level, found.residual], exponent, "zero_level"
         )
         return Eigenpairs(
-            eigen.in_units(found.values, exponent, rows.place, dtype, "eigenvalues"),
-            xp.astype(eigen.with_fixed_signs(found.vectors).T, dtype, copy=False),
+            _eigen.in_units(found.values, exponent, rows.place, dtype, "eigenvalues"),
+            xp.astype(_eigen.with_fixed_signs(found.vectors).T, dtype, copy=False),
             xp.astype(moments.mean, dtype, copy=False),
             found.n_positive,
             zero_level,
@@ -185,13 +185,13 @@ def possible_form(form: str, rows: Rows, groups: Groups, k: int) -> str:
 def solve(problem: Problem, form: str, request: Request) -> Solution:
     """Leading eigenpairs in one of the forms."""
     if form == "scatter":
-        return dense.scatter(problem, request.k)
+        return _dense.scatter(problem, request.k)
     if form == "gram":
-        return dense.gram(problem, request.k, request.seed)
+        return _dense.gram(problem, request.k, request.seed)
     return krylov(problem, request)
 
 
 def rounded_angles(found: Solution, dtype: Any) -> np.ndarray:
     """Bounds of the angles of vectors that are returned in a dtype, whose rounding turns them."""
-    eps = eigen.EPS[_backend.dtype_name(dtype)]
+    eps = _eigen.EPS[_backend.dtype_name(dtype)]
     return np.asarray(found.angle_bounds + eps * np.sqrt(np.arange(1, len(found.values) + 1)))

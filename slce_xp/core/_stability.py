@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from slce_xp._errors import invalid
-from slce_xp._parameters import as_number
+from .._errors import invalid
+from .._parameters import as_number
 
 
 class Stability(NamedTuple):

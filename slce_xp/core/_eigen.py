@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from slce_xp import _backend, _errors
-from slce_xp._backend import Array, Place, read
-from slce_xp._parameters import as_count
-from slce_xp.core import given
+from .. import _backend, _errors
+from .._backend import Array, Place, read
+from .._parameters import as_count
+from . import _given
 
 EPS = {name: float(np.finfo(name).eps) for name in ("float32", "float64")}
 NOT_FACTORED = (
@@ -104,7 +104,7 @@ def largest_eigenpairs(matrix: Array, k: int, /) -> tuple[Array, Array]:
     >>> values
     Array([2.], dtype=array_api_strict.float64)
     """
-    matrix = given.as_floats(matrix, "matrix")
+    matrix = _given.as_floats(matrix, "matrix")
     if matrix.shape[0] != matrix.shape[1]:
         raise _errors.invalid("matrix", f"matrix must be square; got shape {tuple(matrix.shape)}")
     k = as_count(k, "k", 1, matrix.shape[0])
@@ -136,7 +136,7 @@ def fix_signs(vectors: Array, /) -> Array:
     Array([[-1. ,  0.5],
            [ 3. ,  2. ]], dtype=array_api_strict.float64)
     """
-    return with_fixed_signs(given.as_floats(vectors, "vectors"))
+    return with_fixed_signs(_given.as_floats(vectors, "vectors"))
 
 
 def with_fixed_signs(vectors: Array) -> Array:
@@ -175,7 +175,7 @@ def orthonormal_columns(vectors: Array, /) -> Array:
     Array([[6.],
            [8.]], dtype=array_api_strict.float64)
     """
-    vectors = given.as_floats(vectors, "vectors")
+    vectors = _given.as_floats(vectors, "vectors")
     q, r = _backend.qr(vectors)
     xp = _backend.namespace_of(q)
     return xp.where(xp.linalg.diagonal(r) < 0, -q, q)

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from slce_xp import _backend
-from slce_xp._backend import Array, Sparse
-from slce_xp._parameters import as_count
-from slce_xp.core import given
-from slce_xp.core.rows import Rows, open_array
+from .. import _backend
+from .._backend import Array, Sparse
+from .._parameters import as_count
+from . import _given
+from ._rows import Rows, open_array
 
 # Classes of one product with a one-hot matrix; more of them are summed in several products.
 ONE_HOT_CLASSES = 256
@@ -58,11 +58,11 @@ def class_sums(x: Any, codes: Any, n_classes: int, /, *, weights: Any = None) ->
     Array([[3., 4.],
            [6., 8.]], dtype=array_api_strict.float64)
     """
-    x, n_classes = given.as_matrix(x), as_count(n_classes, "n_classes", 1)
+    x, n_classes = _given.as_matrix(x), as_count(n_classes, "n_classes", 1)
     if _backend.is_traced(x) or _backend.is_traced(codes):
         return _traced_sums(x, codes, n_classes, weights)
     rows = open_array(x, _backend.sums_dtype(x))
-    host, weights = given.as_codes(codes, rows.n, n_classes), given.as_weights(weights, rows.n)
+    host, weights = _given.as_codes(codes, rows.n, n_classes), _given.as_weights(weights, rows.n)
     xp = rows.place.xp
     with _backend.computing(rows.place):
         sums = _sums_of(rows, host, n_classes, weights)
@@ -143,8 +143,8 @@ def _one_hot_sums(rows: Array, codes: Array, height: int, weights: Array | None)
 def _traced_sums(x: Array, codes: Array, n_classes: int, weights: Any) -> Array:
     """Class sums with static shapes, whose values cannot be read."""
     xp, _ = _backend.place_of(x)
-    given.check_length(codes, x.shape[0], "codes")
+    _given.check_length(codes, x.shape[0], "codes")
     if weights is not None:
-        given.check_length(weights, x.shape[0], "weights")
+        _given.check_length(weights, x.shape[0], "weights")
     x = xp.astype(x, _backend.working_dtype(x), copy=False)
     return _one_hot_sums(x, codes, n_classes, weights)

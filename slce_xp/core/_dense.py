@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from slce_xp import _backend
-from slce_xp._backend import Array, read
-from slce_xp.core import eigen
-from slce_xp.core.coordinates import Samples, solved_shifted
-from slce_xp.core.problem import FORMED, MULTIPLIED, Problem
-from slce_xp.core.solution import Solution, found_above, of_leading_part, of_whole_spectrum
+from .. import _backend
+from .._backend import Array, read
+from . import _eigen
+from ._coordinates import Samples, solved_shifted
+from ._problem import FORMED, MULTIPLIED, Problem
+from ._solution import Solution, found_above, of_leading_part, of_whole_spectrum
 
 # The factor of G does not see singular values of X below the root of rounding: eigenvalues up to so
 # many times ρ count as zero.
@@ -20,7 +20,7 @@ def scatter(problem: Problem, k: int) -> Solution:
     """Leading eigenpairs of M = 2·BᵀB − C, formed."""
     d = problem.d
     values, vectors = _backend.largest_eigenpairs(problem.matrix(), min(k + 1, d))
-    (host,) = eigen.read_finite(values)
+    (host,) = _eigen.read_finite(values)
     following = float(host[k]) if k < d else -np.inf
     rounding = problem.rounding(FORMED, problem.moments.summed)
     return of_whole_spectrum(host[:k], vectors[:, :k], rounding, problem.most_positive, following)
@@ -38,7 +38,7 @@ def gram(problem: Problem, k: int, seed: int) -> Solution:
     side = Samples(problem, rounding)
     count = min(k + 1, n)
     pairs = side.leading(matrix, known, count, samples.sign)
-    (host,) = eigen.read_finite(pairs.values)
+    (host,) = _eigen.read_finite(pairs.values)
     found = min(int((host > GRAM_LEVEL * rounding).sum()), k)
     vectors = side.vectors(pairs.coordinates[:, :found].T)
     values, vectors, lengths = rayleigh_ritz(problem, vectors)
@@ -72,11 +72,11 @@ def rayleigh_ritz(problem: Problem, vectors: Array) -> tuple[np.ndarray, Array, 
     """Eigenpairs of M on the span of columns, and the lengths of their residuals: one pass."""
     if not vectors.shape[1]:
         return np.zeros(0), vectors, np.zeros(0)
-    vectors = eigen.orthonormal_columns(vectors)
+    vectors = _eigen.orthonormal_columns(vectors)
     image = problem.times(vectors)
     inner = vectors.T @ image
     outside = image - vectors @ inner
-    inner, outside = eigen.read_finite(inner, outside.T @ outside)
+    inner, outside = _eigen.read_finite(inner, outside.T @ outside)
     values, axes = np.linalg.eigh(0.5 * (inner + inner.T))
     values, axes = values[::-1], axes[:, ::-1]
     lengths = np.sqrt(np.maximum(np.einsum("ij,ij->j", axes, outside @ axes), 0.0))
@@ -94,7 +94,7 @@ def _null_directions(
     for _ in range(3):
         inside = solved_shifted(matrix, rounding, samples.times(null))
         null = null - samples.combine(inside)
-        null = eigen.orthonormal_columns(null - others @ (others.T @ null))
+        null = _eigen.orthonormal_columns(null - others @ (others.T @ null))
     return null
 
 

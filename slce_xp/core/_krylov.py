@@ -16,12 +16,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from slce_xp._backend import Array
-from slce_xp.core.coordinates import Features, Pairs, Samples
-from slce_xp.core.dense import rayleigh_ritz
-from slce_xp.core.problem import MULTIPLIED, Problem
-from slce_xp.core.solution import Solution, found_above, of_leading_part
-from slce_xp.core.space import KrylovSpace
+from .._backend import Array
+from ._coordinates import Features, Pairs, Samples
+from ._dense import rayleigh_ritz
+from ._problem import MULTIPLIED, Problem
+from ._solution import Solution, found_above, of_leading_part
+from ._space import KrylovSpace
 
 # With samples without a label eigenvectors may be anywhere: random rows for as many equal
 # eigenvalues, and some more.

@@ -18,13 +18,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from slce_xp import _backend
-from slce_xp._backend import Array, read
-from slce_xp._errors import invalid
-from slce_xp.core import eigen
-from slce_xp.core.centred import Centred
-from slce_xp.core.lasso import Lasso, norms, solve
-from slce_xp.core.problem import Problem
+from .. import _backend
+from .._backend import Array, read
+from .._errors import invalid
+from . import _eigen
+from ._centred import Centred
+from ._lasso import Lasso, norms, solve
+from ._problem import Problem
 
 # Features that are fetched at a time, at least; otherwise as many as are selected.
 LEAST_FETCHED = 16
@@ -83,14 +83,14 @@ def class_targets(problem: Problem, orthonormal: bool) -> Targets:
     """Y of K − 1 columns or fewer: C̃ in a basis of its span, or class scores with YᵀY = n·I."""
     moments, weight = problem.moments, problem.moments.weight
     between = problem.between / math.sqrt(weight)
-    matrix, weights = eigen.read_finite(between @ between.T, moments.class_weights)
+    matrix, weights = _eigen.read_finite(between @ between.T, moments.class_weights)
     values, vectors = np.linalg.eigh(0.5 * (matrix + matrix.T))
     values, vectors = values[::-1], vectors[:, ::-1]
-    level = 16.0 * len(values) * eigen.eps_of(between) * max(0.0, float(values[0]))
+    level = 16.0 * len(values) * _eigen.eps_of(between) * max(0.0, float(values[0]))
     rank = min(int((values > level).sum()), len(values) - 1)
     if not rank:
         raise _no_difference()
-    vectors = eigen.fix_signs(vectors[:, :rank].copy())
+    vectors = _eigen.fix_signs(vectors[:, :rank].copy())
     lengths = np.ones(rank) if orthonormal else np.sqrt(values[:rank])
     mixture = _backend.from_host((vectors * lengths).T, problem.place, between.dtype)
     return Targets(
@@ -189,8 +189,8 @@ class SparsePath:
         by_columns = in_memory and samples.n <= samples.d
         self._source = _Columns(samples) if by_columns else _ScatterRows(samples)
         xp = problem.place.xp
-        self._eps = eigen.eps_of(moments.sums)
-        squares, rounding, self._sizes = eigen.read_finite(
+        self._eps = _eigen.eps_of(moments.sums)
+        squares, rounding, self._sizes = _eigen.read_finite(
             moments.column_squares / self._weight,
             moments.rounding_squares(self._eps),
             xp.sqrt(xp.sum(targets.linear * targets.linear, axis=0)),

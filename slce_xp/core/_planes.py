@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from slce_xp.core import plane_search
-from slce_xp.core.pairs import TINY, Pairs, Tangent, error_of_all, every_pair, pairs_of
+from . import _plane_search
+from ._pairs import TINY, Pairs, Tangent, error_of_all, every_pair, pairs_of
 
 MOST_RELAXED = 12  # steps of the relaxed problem
 # They end if the bound can rise by no more than this: a difference of logarithms of the error, or a
@@ -92,7 +92,7 @@ def best_plane(means: np.ndarray, shares: np.ndarray, p: int) -> Plane:
     if p >= k:
         return Plane(np.eye(k), error_of_all(means, shares), means, shares)
     pairs, are_all = pairs_of(means, shares, p)
-    planes = [plane_search.search(pairs, shares, p)]
+    planes = [_plane_search.search(pairs, shares, p)]
     if not are_all:  # drawn pairs may mislead: it must not be worse than the leading axes
         planes.append(np.eye(k, p))
     errors = [error_of_all(means @ plane, shares) for plane in planes]

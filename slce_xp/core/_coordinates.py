@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from slce_xp import _backend
-from slce_xp._backend import Array
-from slce_xp.core.problem import Problem
+from .. import _backend
+from .._backend import Array
+from ._problem import Problem
 
 # The ridge with which G is factored, in units of ρ₀: below the rounding of eigenvalues.
 RIDGE = 0.25

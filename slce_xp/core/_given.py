@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from slce_xp import _backend
-from slce_xp._backend import Array, Sparse
-from slce_xp._errors import invalid, wrong_type
+from .. import _backend
+from .._backend import Array, Sparse
+from .._errors import invalid, wrong_type
 
 
 def as_matrix(x: Any, name: str = "x", *, dense: bool = False) -> Array:

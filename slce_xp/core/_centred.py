@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from slce_xp import _backend
-from slce_xp._backend import Array, Sparse
-from slce_xp.core.groups import Groups
-from slce_xp.core.rows import MemoryRows, Rows
+from .. import _backend
+from .._backend import Array, Sparse
+from ._groups import Groups
+from ._rows import MemoryRows, Rows
 
 # Features for each sample from which on vectors of samples, which take two products with X a pass,
 # are used for their length: the basis of an iteration would be larger than a part of X.

@@ -13,17 +13,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from slce_xp import _backend
-from slce_xp._backend import Array, namespace_of, read
-from slce_xp._errors import invalid
-from slce_xp._parameters import as_count, as_shrinkage
-from slce_xp.core import eigen, given
-from slce_xp.core.groups import Groups
-from slce_xp.core.moments import Moments
-from slce_xp.core.planes import Plane, best_plane
-from slce_xp.core.problem import Problem, problem_of
-from slce_xp.core.rows import check_gram, open_array
-from slce_xp.core.shrinkage import Shrinkage, Spectrum, best_shrinkage
+from .. import _backend
+from .._backend import Array, namespace_of, read
+from .._errors import invalid
+from .._parameters import as_count, as_shrinkage
+from . import _eigen, _given
+from ._groups import Groups
+from ._moments import Moments
+from ._planes import Plane, best_plane
+from ._problem import Problem, problem_of
+from ._rows import check_gram, open_array
+from ._shrinkage import Shrinkage, Spectrum, best_shrinkage
 
 
 class Separation(NamedTuple):
@@ -123,9 +123,9 @@ def separating_components(
     >>> xp.abs(xp.round(found.components))  # the second feature does not matter
     Array([[2., 0.]], dtype=array_api_strict.float64)
     """
-    x, n_classes = given.as_matrix(x), as_count(n_classes, "n_classes", 2)
+    x, n_classes = _given.as_matrix(x), as_count(n_classes, "n_classes", 2)
     rows = open_array(x, _backend.sums_dtype(x))
-    groups = Groups.of(given.as_codes(codes, rows.n, n_classes), n_classes, weights)
+    groups = Groups.of(_given.as_codes(codes, rows.n, n_classes), n_classes, weights)
     if not groups.is_supervised:
         raise invalid("codes", f"codes must be below n_classes = {n_classes}; got {n_classes}")
     k = as_count(k, "k", 1, min(n_classes - 1, rows.d))
@@ -157,7 +157,7 @@ def solve(problem: Problem, form: str, k: int, shrinkage: float | None) -> Separ
     n_features, eps = solver.spectrum.n_features, _eps(moments)
     used = _chosen(moments, solver.spectrum, shrinkage, divides=form == "gram")
     products = solver.discriminate(used.weight)
-    matrix, class_weights = eigen.read_finite(products, moments.class_weights)
+    matrix, class_weights = _eigen.read_finite(products, moments.class_weights)
     shares = class_weights.astype(np.float64)
     shares /= shares.sum()
     noise = solver.rounding * n_features / used.weight
@@ -175,9 +175,9 @@ def solve(problem: Problem, form: str, k: int, shrinkage: float | None) -> Separ
     mixture = _backend.from_host(mixture, problem.place, moments.sums.dtype)
     components = solver.combined(mixture)
     patterns = mixture.T @ problem.between * (used.inflation / math.sqrt(moments.weight))
-    signs = xp.sum(eigen.fix_signs(components.T).T * components, axis=1)
+    signs = xp.sum(_eigen.fix_signs(components.T).T * components, axis=1)
     signs = xp.where(signs < 0, -xp.ones_like(signs), xp.ones_like(signs))[:, None]
-    (size,) = eigen.read_finite(xp.max(xp.abs(components)) * moments.scale)
+    (size,) = _eigen.read_finite(xp.max(xp.abs(components)) * moments.scale)
     if not float(np.finfo(size.dtype).tiny) < float(size):
         raise invalid(
             "x",
@@ -361,4 +361,4 @@ def _inverse_spread(problem: Problem) -> tuple[Array, int]:
 
 
 def _eps(moments: Moments) -> float:
-    return eigen.eps_of(moments.sums)
+    return _eigen.eps_of(moments.sums)

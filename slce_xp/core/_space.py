@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from slce_xp import _backend
-from slce_xp._backend import Array, read
-from slce_xp.core.eigen import eps_of
+from .. import _backend
+from .._backend import Array, read
+from ._eigen import eps_of
 
 # Rows are orthogonalised again if less of one than this was outside of the known ones: errors would
 # grow from pass to pass.

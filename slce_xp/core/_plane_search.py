@@ -10,8 +10,8 @@ import math
 
 import numpy as np
 
-from slce_xp import _backend
-from slce_xp.core.pairs import TINY, Pairs
+from .. import _backend
+from ._pairs import TINY, Pairs
 
 # Planes that are drawn, and the best of these, which are descended from. Half as many miss the best
 # minimum in twice as many problems of 3 to 32 classes.

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from slce_xp._backend import Array, largest_eigenpairs, namespace_of, read
+from .._backend import Array, largest_eigenpairs, namespace_of, read
 
 LARGEST_LOG_ODDS = 12.0  # of ρ that are tried
 TRIED = 33

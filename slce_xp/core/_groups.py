@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from slce_xp._errors import invalid
-from slce_xp.core import given
+from .._errors import invalid
+from . import _given
 
 
 class Groups(NamedTuple):
@@ -53,7 +53,7 @@ class Groups(NamedTuple):
                 f"codes must have samples of each of the {n_classes} classes; got counts "
                 f"{counts[:n_classes]}. Number only classes that have samples",
             )
-        weights = given.as_weights(weights, len(codes))
+        weights = _given.as_weights(weights, len(codes))
         if weights is not None and not (weights > 0).all():
             raise invalid(
                 "weights",

@@ -8,13 +8,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from slce_xp import _backend
-from slce_xp._backend import Array
-from slce_xp.core import eigen
-from slce_xp.core.centred import Centred, Frame
-from slce_xp.core.groups import Groups
-from slce_xp.core.moments import Moments, moments_of
-from slce_xp.core.rows import Rows
+from .. import _backend
+from .._backend import Array
+from . import _eigen
+from ._centred import Centred, Frame
+from ._groups import Groups
+from ._moments import Moments, moments_of
+from ._rows import Rows
 
 # Rounding of eigenvalues in units of eps·T, calibrated on drawn problems: of a formed M, and of
 # products with rows, which forms other than "scatter" take.
@@ -97,7 +97,7 @@ class Problem:
         """
         moments, sizes = self.moments, self.sizes
         total = sizes.total if total is None else total
-        eps, weight = eigen.eps_of(moments.sums), moments.absolute_weight
+        eps, weight = _eigen.eps_of(moments.sums), moments.absolute_weight
         size = total + eps * weight * sizes.mean**2
         if self._samples is not None and self._samples.is_sparse:
             # Its rows are not shifted for products, and may not be for squares.

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from slce_xp import _backend
+from .. import _backend
 
 MOST_PAIRS = 50_000  # in a list; more are drawn from
 LEAST_PARTNERS = 8  # of a class in a list that is drawn

@@ -15,14 +15,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from slce_xp import _backend, _errors
-from slce_xp._backend import Array, Sparse, read
-from slce_xp._parameters import as_count
-from slce_xp.core import given
-from slce_xp.core.centred import Frame
-from slce_xp.core.groups import Groups
-from slce_xp.core.rows import Rows, largest_magnitude, open_array
-from slce_xp.core.sums import made_per_row, sum_block
+from .. import _backend, _errors
+from .._backend import Array, Sparse, read
+from .._parameters import as_count
+from . import _given
+from ._centred import Frame
+from ._groups import Groups
+from ._rows import Rows, largest_magnitude, open_array
+from ._sums import made_per_row, sum_block
 
 # Rows from which the centre is taken.
 PROBE_ROWS = 64
@@ -403,9 +403,9 @@ def class_moments(
     Array([[3.],
            [5.]], dtype=array_api_strict.float64)
     """
-    x, n_classes = given.as_matrix(x), as_count(n_classes, "n_classes", 2)
+    x, n_classes = _given.as_matrix(x), as_count(n_classes, "n_classes", 2)
     rows = open_array(x, _backend.sums_dtype(x))
-    groups = Groups.of(given.as_codes(codes, rows.n, n_classes), n_classes, weights)
+    groups = Groups.of(_given.as_codes(codes, rows.n, n_classes), n_classes, weights)
     if not groups.is_supervised:
         raise _errors.invalid(
             "codes", f"codes must be from 0 to n_classes − 1 = {n_classes - 1}; got {n_classes}"

@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from slce_xp import _backend, _errors
-from slce_xp._backend import Array, Place, Sparse
-from slce_xp._progress import Progress
+from .. import _backend, _errors
+from .._backend import Array, Place, Sparse
+from .._progress import Progress
 
 # Bytes of temporaries that a pass may allocate at a time: a small share of X, between what a CPU's
 # cache holds and what is enough for fast products.

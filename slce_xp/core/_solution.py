@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from slce_xp._backend import Array
+from .._backend import Array
 
 FORMS = ("scatter", "gram", "krylov")
 # Gaps between eigenvalues, from below, at which the number of eigenvalues above is bounded.
