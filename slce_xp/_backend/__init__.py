@@ -7,7 +7,6 @@ how much memory a device has, and which routine of a library is better than the 
 
 from .class_sums import one_hot, sums_by_code
 from .linalg import (
-    LARGEST_SHARE,
     add,
     add_gram,
     adds_in_place,

@@ -17,7 +17,7 @@ from .tracing import is_traced
 
 # The share of all eigenpairs from which on SciPy's driver for some of them is slower than NumPy's
 # for all: its eigenvectors are found one by one.
-LARGEST_SHARE = 1 / 6
+LARGEST_SHARE = 1 / 8
 # Rows from which on float32 is factored in float32, by SciPy: NumPy computes in double precision,
 # in two to three times the memory.
 SINGLE_ROWS = 700
