@@ -87,7 +87,7 @@ def _peak(form: str, problem: Problem, block: int) -> int:
     sums = (n_classes + 1) * d
     # Codes of labels; weights, their roots and signs. Sums by class, their next term and centroids.
     held = 8 * n + (_sample_vectors(problem) * n + 4 * sums) * item
-    ending = 6 * k * d * item  # components and temporaries of the sign rule
+    ending = 5 * k * d * item  # components and temporaries of the sign rule
     # With its matrix, LAPACK takes two for a few eigenpairs and four for all; accelerators three.
     takes_all = 6 * (k + 1) >= min(n, d)
     solver = 3 if problem.accelerated else 4 if takes_all else 2

@@ -145,10 +145,12 @@ def with_fixed_signs(vectors: Array) -> Array:
     size = xp.abs(vectors)
     nearly = 1.0 - float(xp.finfo(vectors.dtype).eps) ** 0.5
     largest = size >= nearly * xp.max(size, axis=0)
+    del size
     first = xp.argmax(xp.astype(largest, xp.int8), axis=0)
-    is_first = xp.arange(vectors.shape[0], device=device)[:, None] == first[None, :]
-    leading = xp.sum(xp.where(is_first, vectors, xp.zeros_like(vectors)), axis=0)
-    return xp.where(leading < 0, -vectors, vectors)
+    count = vectors.shape[1]
+    position = first * count + xp.arange(count, dtype=first.dtype, device=device)
+    leading = xp.take(xp.reshape(vectors, (-1,)), position)
+    return vectors * (1.0 - 2.0 * xp.astype(leading < 0, vectors.dtype))
 
 
 def orthonormal_columns(vectors: Array, /) -> Array:
