@@ -99,11 +99,14 @@ def imported(path):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{path}: relative import"
+            module = node.module or ""
+            if node.level:  # ".eigen" of a file of core is "slce_xp.core.eigen"
+                package = path.parents[node.level - 1].relative_to(ROOT.parent).parts
+                module = ".".join([*package, *filter(None, [module])])
             for alias in node.names:
-                inner = ROOT.parent / f"{node.module}.{alias.name}".replace(".", "/")
+                inner = ROOT.parent / f"{module}.{alias.name}".replace(".", "/")
                 is_module = inner.with_suffix(".py").exists() or inner.is_dir()
-                yield f"{node.module}.{alias.name}" if is_module else node.module
+                yield f"{module}.{alias.name}" if is_module else module
 
 
 def ids(paths):
