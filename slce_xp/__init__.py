@@ -13,6 +13,7 @@ import typing as _typing
 from slce_xp._comparison import Comparison, Score, compare
 from slce_xp._feature_path import FeaturePath
 from slce_xp._fit import fit
+from slce_xp._importance import ImportanceInterval, importance_interval
 from slce_xp._load import load
 from slce_xp._model import Model
 from slce_xp._planning.plan import Plan, plan
@@ -28,12 +29,14 @@ __all__ = [
     "Comparison",
     "ConvergenceWarning",
     "FeaturePath",
+    "ImportanceInterval",
     "Model",
     "Plan",
     "Score",
     "compare",
     "feature_path",
     "fit",
+    "importance_interval",
     "load",
     "plan",
 ]

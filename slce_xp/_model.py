@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from slce_xp import _backend, _files, _parameters, _summary
+from slce_xp import _backend, _features, _files, _parameters, _summary
 from slce_xp._backend import Array, Place, Sparse
 from slce_xp._data import matrix as _matrix
 from slce_xp._data.open import open_rows
@@ -241,6 +241,63 @@ class Model:
         if self.total_loss == 0.0:
             return self._place.xp.zeros_like(self.eigenvalues)
         return self.eigenvalues / self.total_loss
+
+    @property
+    def importance(self) -> Array:
+        r"""How much each feature takes part in the loss that components remove, shape (d,).
+
+        .. math:: v_j = \sqrt{d \, \frac{\sum_i \mu_i^+ a_{ij}^2}{\sum_i \mu_i^+}}
+
+        The mean of :math:`v_j^2` is 1; for PLS it is known as VIP. Their scale is that of the
+        columns: standardise these if their units differ. No value of it means that a feature is
+        important: without any signal a third of all features exceed 1. See
+        `slce_xp.importance_interval`. All are 0 if no component lowers the loss.
+
+        Examples
+        --------
+        >>> import numpy as np, slce_xp
+        >>> X = [[0.0, 0.0], [1.0, 0.0], [0.0, 5.0], [1.0, 5.0], [9.0, 0.0], [8.0, 0.0]]
+        >>> print(np.round(slce_xp.fit(X, [0, 0, 1, 1, 2, 2]).importance, 3))
+        [1.196 0.754]
+        """
+        self._check_has_loss("importance")
+        return _features.importance(self.components, self.eigenvalues)
+
+    @property
+    def highest_class(self) -> np.ndarray:
+        """The label of the class in which each feature is highest in the mean, shape (d,)."""
+        highest = self._place.xp.argmax(self.centroids, axis=0)
+        return np.asarray(self.classes[_backend.to_host(highest)])
+
+    def structure(self, X: Any) -> Array:
+        """The correlation of each feature with each component, shape (d, k).
+
+        What a component stands for: unlike `components` it does not depend on the units of the
+        features, nor on which of several correlated features got the weight.
+
+        Parameters
+        ----------
+        X : array, sparse matrix, data frame or row-sliceable object, shape (n, d)
+            Samples, such as those of the fit. Read three times.
+
+        Returns
+        -------
+        array, shape (d, k)
+            0 for features that do not vary.
+
+        Examples
+        --------
+        >>> import numpy as np, slce_xp
+        >>> X = [[0.0, 0.0], [1.0, 3.0], [0.0, 5.0], [1.0, 8.0]]
+        >>> model = slce_xp.fit(X, [0, 0, 1, 1])
+        >>> print(np.round(model.structure(X), 2))
+        [[0.49]
+         [1.  ]]
+        """
+        self._check_names(X)
+        source = self._source(X, self.n_features, "X")
+        with _backend.computing(self._place):
+            return _features.structure(source, self._axes(self._place.xp, source.dtype)[0])
 
     @property
     def component_losses(self) -> Array:

@@ -21,6 +21,7 @@ ROOMS = [
     ("_data",),
     ("_planning",),
     (
+        "_features",
         "_files",
         "_summary",
         "_model",
@@ -32,6 +33,7 @@ ROOMS = [
         "_partial",
         "_feature_path",
         "_selection",
+        "_importance",
     ),
     ("_estimator", "_selector", "_comparison"),
     ("",),

@@ -1,0 +1,149 @@
+"""What a model says about its features: importance, its interval, structure coefficients."""
+
+import numpy as np
+import pytest
+import scipy.sparse
+from sklearn.feature_selection import f_classif
+from sklearn.metrics import roc_auc_score
+
+import slce_xp
+
+
+def three_classes(seed=0, n=45, d=12, planted=3):
+    """Classes that differ in the first features only."""
+    rng = np.random.default_rng(seed)
+    y = np.arange(n) % 3
+    X = rng.normal(size=(n, d)) + rng.normal(size=d)
+    X[:, :planted] += 2.0 * rng.normal(size=(3, planted))[y]
+    return X, y
+
+
+def test_importance_splits_the_loss_that_is_removed(xp):
+    X, y = three_classes()
+    with pytest.warns(UserWarning, match="only the first"):  # others raise it
+        model = slce_xp.fit(xp.array(X), y, 4)
+    X = xp.held(X).astype(float)
+    components, removed = xp.numpy(model.components), np.maximum(xp.numpy(model.eigenvalues), 0)
+    # Feature j's share of aᵀMa is a_j·(Ma)_j.
+    means = np.stack([X[y == j].mean(0) for j in range(3)])[y] - X.mean(0)
+    centred = X - X.mean(0)
+    M = 2 * means.T @ means - centred.T @ centred
+    shares = (components * (components @ M)).T @ (removed > 0) / removed.sum()
+    found = xp.numpy(model.importance)
+    tolerance = xp.tolerance(1e-10, 1e-4)
+    assert np.mean(found**2) == pytest.approx(1, rel=tolerance)
+    np.testing.assert_allclose(found**2 / X.shape[1], shares, atol=tolerance)
+    np.testing.assert_array_equal(model.highest_class, y[means.argmax(axis=0)])
+
+
+def test_importance_needs_a_loss_and_is_zero_if_nothing_is_removed():
+    X, y = three_classes()
+    with pytest.raises(ValueError, match="importance needs criterion='centroid'"):
+        _ = slce_xp.fit(X, y, criterion="separation").importance
+    rng = np.random.default_rng(0)
+    with pytest.warns(UserWarning, match="no direction lowers"):
+        model = slce_xp.fit(rng.normal(size=(300, 4)), rng.integers(0, 3, 300))
+    assert not model.importance.any()
+
+
+@pytest.mark.parametrize("criterion", ["centroid", "separation"])
+def test_structure_is_a_correlation(xp, criterion):
+    X, y = three_classes()
+    X[:, 5] = 7.0  # which does not vary
+    X[:, 2] *= 1000.0
+    model = slce_xp.fit(xp.array(X), y, criterion=criterion)
+    Z = xp.numpy(model.transform(xp.array(X)))
+    found = xp.numpy(model.structure(xp.array(X)))
+    vary = np.arange(X.shape[1]) != 5
+    wanted = np.corrcoef(X[:, vary], Z, rowvar=False)[:-2, -2:]
+    np.testing.assert_allclose(found[vary], wanted, atol=xp.tolerance(1e-10, 2e-4))
+    assert not found[5].any()
+
+
+def test_structure_of_sparse_scaled_and_dask_data():
+    dask = pytest.importorskip("dask.array")
+    X, y = three_classes()
+    X[X < 0.5] = 0.0
+    scale = X.std(axis=0)
+    model = slce_xp.fit(X / scale, y).unscaled(scale)
+    wanted = np.corrcoef(X, model.transform(X), rowvar=False)[:-2, -2:]
+    for given in (X, scipy.sparse.csr_matrix(X), dask.from_array(X, chunks=(10, 5))):
+        np.testing.assert_allclose(model.structure(given), wanted, atol=1e-10)
+
+
+def test_planted_features_are_found_beside_a_factor_that_is_not_of_the_classes():
+    rng = np.random.default_rng(0)
+    y, areas = np.arange(60) % 3, []
+    for _ in range(10):
+        planted = np.zeros(500, dtype=bool)
+        planted[rng.choice(500, 25, replace=False)] = True
+        X = rng.normal(size=(60, 500)) + 3 * rng.normal(size=(60, 1)) * rng.normal(size=500)
+        X[:, planted] += 0.8 * rng.normal(size=(3, 25))[y]
+        X /= X.std(axis=0)
+        ours = slce_xp.fit(X, y).importance
+        areas.append([roc_auc_score(planted, a) for a in (ours, f_classif(X, y)[0])])
+    ours, anova = np.mean(areas, axis=0)
+    assert ours > 0.84
+    assert ours > anova + 0.05
+
+
+@pytest.mark.parametrize("d", [45, 150])
+def test_with_random_labels_few_lower_limits_exceed_one(d):
+    rng, found, plain = np.random.default_rng(0), [], []
+    for seed in range(4):
+        X, y = rng.normal(size=(45, d)), rng.permutation(45) % 3
+        with_interval = slce_xp.importance_interval(X, y, n_resamples=60, random_state=seed)
+        found.append(with_interval.lower > 1)
+        plain.append(with_interval.importance > 1)
+    assert np.mean(found) <= 0.02
+    assert np.mean(plain) > 0.25  # which is why 1 is not a threshold
+
+
+def test_interval_is_that_of_fits_to_resamples():
+    X, y = three_classes(d=60)
+    found = slce_xp.importance_interval(X, y, n_resamples=5, random_state=3)
+    rng = np.random.default_rng(3)
+    draws = []
+    for _ in range(5):
+        counts = np.zeros(len(y), dtype=int)
+        for label in range(3):
+            rows = np.flatnonzero(y == label)
+            counts[rows] = rng.multinomial(len(rows), np.full(len(rows), 1 / len(rows)))
+        rows = np.repeat(np.arange(len(y)), counts)
+        draws.append(slce_xp.fit(X[rows], y[rows]).importance)
+    np.testing.assert_allclose(found.lower, np.quantile(draws, 0.025, axis=0), rtol=1e-7)
+    np.testing.assert_allclose(found.upper, np.quantile(draws, 0.975, axis=0), rtol=1e-7)
+    sparse = slce_xp.importance_interval(
+        scipy.sparse.csr_matrix(X), y, n_resamples=5, random_state=3
+    )
+    np.testing.assert_allclose(sparse.lower, found.lower, rtol=1e-7)
+
+
+def test_groups_are_drawn_together_and_widen_the_interval():
+    X, y = three_classes(n=18)
+    copies = np.repeat(np.arange(18), 8)
+    rng = np.random.default_rng(0)
+    repeated = X[copies] + 0.01 * rng.normal(size=(144, X.shape[1]))
+    by_row = slce_xp.importance_interval(repeated, y[copies], n_resamples=60)
+    by_group = slce_xp.importance_interval(repeated, y[copies], groups=copies, n_resamples=60)
+    alone = slce_xp.importance_interval(X, y, n_resamples=60)
+    widths = [np.mean(found.upper - found.lower) for found in (by_row, by_group, alone)]
+    assert widths[1] == pytest.approx(widths[2], rel=0.1)
+    assert widths[1] > 2 * widths[0]
+    # A group may have samples of all classes.
+    paired = slce_xp.importance_interval(X, y, groups=np.arange(18) // 3, n_resamples=10)
+    assert (paired.lower <= paired.upper).all()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"groups": [1, 2]}, "groups must have one value for each of 45 samples"),
+        ({"level": 95}, "level must be a number between 0 and 1"),
+        ({"n_resamples": 0}, "n_resamples must be an integer of at least 2"),
+    ],
+)
+def test_bad_input_of_an_interval_is_named(options, message):
+    X, y = three_classes()
+    with pytest.raises(ValueError, match=message):
+        slce_xp.importance_interval(X, y, **options)
