@@ -26,7 +26,7 @@ from slce_xp._estimator import (
 )
 from slce_xp._feature_path import FeaturePath, columns_at, default_count, warn_of_limits
 from slce_xp._selection import compute_path
-from slce_xp.core._stability import stability
+from slce_xp._stability import stability
 
 
 class SLCESelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
@@ -71,8 +71,8 @@ class SLCESelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         selected; among equals, those with the larger coefficients in `path_`. Only with
         resamples, as the following.
     stability_ : float
-        How much the selections agree: 1 if all are the same, about 0 if they are random. See
-        `slce_xp.core.stability`.
+        How much the selections agree: 1 if all are the same, about 0 if they are random
+        (Nogueira, Sechidis and Brown, JMLR 2018).
     stability_interval_ : tuple of float
         Its confidence interval of 95 %; only with two resamples or more.
     n_features_in_ : int

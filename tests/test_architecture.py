@@ -3,6 +3,8 @@
 import ast
 import importlib
 import pkgutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -14,7 +16,7 @@ FILES = sorted(ROOT.rglob("*.py"))
 
 # Rooms, from the ground up: a room may import from itself and from those before it.
 ROOMS = [
-    ("_errors", "_progress"),
+    ("_errors", "_lazy", "_progress"),
     ("_backend",),
     ("_parameters",),
     ("core",),
@@ -34,6 +36,7 @@ ROOMS = [
         "_feature_path",
         "_selection",
         "_importance",
+        "_stability",
     ),
     ("_estimator", "_selector", "_comparison"),
     ("",),
@@ -185,19 +188,41 @@ def test_only_one_function_reads_from_a_device(path):
 
 
 def test_dunder_all_matches_public_names():
-    public = {name for name in vars(slce_xp) if not name.startswith("_")}
-    modules = {module.name for module in pkgutil.iter_modules(slce_xp.__path__)}
-    lazy = {"SLCE", "SLCESelector"}
-    assert (public - modules) | lazy == set(slce_xp.__all__)
-    assert len(slce_xp.__all__) == len(set(slce_xp.__all__))
-    assert set(slce_xp.__all__) <= set(dir(slce_xp))
-    for name in slce_xp.__all__:
-        assert getattr(slce_xp, name).__doc__
+    for package in (slce_xp, slce_xp.core):
+        public = {name for name in dir(package) if not name.startswith("_")}
+        modules = {module.name for module in pkgutil.iter_modules(package.__path__)}
+        assert public - modules - {"TYPE_CHECKING"} == set(package.__all__)
+        assert len(package.__all__) == len(set(package.__all__))
+        for name in package.__all__:
+            assert getattr(package, name).__doc__
+        with pytest.raises(AttributeError, match="has no attribute 'fti'"):
+            _ = package.fti
 
 
 def test_submodules_need_no_import_of_their_own():
-    for name in ("anndata", "plot"):
+    for name in ("anndata", "core", "plot"):
         assert slce_xp.__getattr__(name).__name__ == f"slce_xp.{name}"
+
+
+def loaded(code):
+    """Modules that a program has loaded in the end."""
+    code += "\nimport sys; print(*sys.modules)"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return set(run.stdout.split())
+
+
+def test_core_is_light():
+    """Nothing beyond NumPy and array-api-compat, and few modules of ours."""
+    allowed = loaded("import numpy, array_api_compat.numpy")
+    use = (
+        "import numpy as np; from slce_xp.core import class_sums; class_sums(np.eye(2), [0, 1], 2)"
+    )
+    for code in ("import slce_xp.core", use):
+        found = loaded(code)
+        ours = {name for name in found if name.partition(".")[0] == "slce_xp"}
+        assert len(ours) <= 25
+        tops = {name.partition(".")[0] for name in found - ours - allowed}
+        assert not tops - set(sys.stdlib_module_names)
 
 
 @pytest.mark.parametrize("path", FILES, ids=ids(FILES))

@@ -9,7 +9,7 @@ from conftest import spare_all_compiling
 from test_selection import problem
 
 import slce_xp
-from slce_xp.core import stability
+from slce_xp._stability import stability
 
 checks = pytest.importorskip("sklearn.utils.estimator_checks")
 

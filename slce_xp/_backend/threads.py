@@ -15,8 +15,6 @@ from functools import cache
 from threading import Lock
 from typing import Any
 
-from threadpoolctl import ThreadpoolController
-
 # Rows of a matrix from which on several threads gain more than they lose.
 LARGE_MATRIX = 1500
 _one_at_a_time = Lock()  # so that each one gives back what it found
@@ -48,9 +46,9 @@ def few_threads(size: int) -> Iterator[None]:
 
 
 @cache
-def _own_blas() -> ThreadpoolController:
+def _own_blas() -> Any:
     """The BLAS beside SciPy's folder or within it. One that is elsewhere is NumPy's, too."""
     package = os.path.dirname(os.path.dirname(os.path.realpath(scipy_linalg().__file__)))
-    everything = ThreadpoolController()
+    everything = importlib.import_module("threadpoolctl").ThreadpoolController()
     own = [lib.filepath for lib in everything.lib_controllers if lib.filepath.startswith(package)]
     return everything.select(filepath=own)

@@ -153,31 +153,11 @@ def with_fixed_signs(vectors: Array) -> Array:
     return vectors * (1.0 - 2.0 * xp.astype(leading < 0, vectors.dtype))
 
 
-def orthonormal_columns(vectors: Array, /) -> Array:
-    r"""Orthonormal columns with the same span, by a QR decomposition.
+def orthonormal_columns(vectors: Array) -> Array:
+    """Q of V = Q·R with R_ii ≥ 0: orthonormal columns with the same span, (m, k) ↦ (m, min(m, k)).
 
-    .. math:: V = Q R, \qquad Q^T Q = I, \quad R_{ii} \ge 0
-
-    Parameters
-    ----------
-    vectors : array, shape (m, k)
-        Linearly independent columns; those beyond the first m are not used.
-
-    Returns
-    -------
-    array, shape (m, min(m, k))
-        Q. Its first column has the direction of the first column of `vectors`, and so on.
-
-    Examples
-    --------
-    >>> import array_api_strict as xp
-    >>> from slce_xp.core import orthonormal_columns
-    >>> q = orthonormal_columns(xp.asarray([[3.0], [4.0]]))
-    >>> xp.round(10 * q)
-    Array([[6.],
-           [8.]], dtype=array_api_strict.float64)
+    The first column has the direction of the first column of `vectors`, and so on.
     """
-    vectors = _given.as_floats(vectors, "vectors")
     q, r = _backend.qr(vectors)
     xp = _backend.namespace_of(q)
     return xp.where(xp.linalg.diagonal(r) < 0, -q, q)

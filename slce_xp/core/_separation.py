@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 import warnings
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -26,7 +27,8 @@ from ._rows import check_gram, open_array
 from ._shrinkage import Shrinkage, Spectrum, best_shrinkage
 
 
-class Separation(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Separation:
     """Components that separate classes, and how well they do.
 
     Attributes

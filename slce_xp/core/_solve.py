@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -21,7 +22,8 @@ from ._solution import FORMS, Solution
 LARGEST_FORMED = 1200
 
 
-class Eigenpairs(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Eigenpairs:
     """Leading eigenpairs of M = S_b − S_w, and what is proved of them.
 
     Attributes

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._errors import invalid
-from .._parameters import as_number
+from slce_xp._errors import invalid
+from slce_xp._parameters import as_number
 
 
 class Stability(NamedTuple):
@@ -53,7 +53,7 @@ def stability(selected: Any, /, *, level: float = 0.95) -> Stability:
     Examples
     --------
     >>> import numpy as np
-    >>> from slce_xp.core import stability
+    >>> from slce_xp._stability import stability
     >>> same = np.array([[True, True, False, False, False]] * 3)
     >>> stability(same).value
     1.0
