@@ -14,12 +14,14 @@ from slce_xp import _lazy
 if _typing.TYPE_CHECKING:
     from slce_xp._comparison.compare import compare
     from slce_xp._comparison.table import Comparison, Score
+    from slce_xp._cross import CrossEmbedding, cross_embed
     from slce_xp._estimator import SLCE
     from slce_xp._feature_path import FeaturePath
     from slce_xp._fit import fit
     from slce_xp._importance import ImportanceInterval, importance_interval
     from slce_xp._load import load
     from slce_xp._model import Model
+    from slce_xp._permutation import PermutationTest, permutation_test
     from slce_xp._planning.plan import Plan, plan
     from slce_xp._selection import feature_path
     from slce_xp._selector import SLCESelector
@@ -29,16 +31,20 @@ __version__ = "0.1.0"
 __all__ = [
     "Comparison",
     "ConvergenceWarning",
+    "CrossEmbedding",
     "FeaturePath",
     "ImportanceInterval",
     "Model",
+    "PermutationTest",
     "Plan",
     "Score",
     "compare",
+    "cross_embed",
     "feature_path",
     "fit",
     "importance_interval",
     "load",
+    "permutation_test",
     "plan",
 ]
 if _util.find_spec("sklearn") is not None:  # without it, `import *` must not ask for them
@@ -51,18 +57,22 @@ if not _typing.TYPE_CHECKING:
         {
             "Comparison": "_comparison",
             "ConvergenceWarning": "_warnings",
+            "CrossEmbedding": "_cross",
             "FeaturePath": "_feature_path",
             "ImportanceInterval": "_importance",
             "Model": "_model",
+            "PermutationTest": "_permutation",
             "Plan": "_planning.plan",
             "SLCE": "_estimator",
             "SLCESelector": "_selector",
             "Score": "_comparison",
             "compare": "_comparison",
+            "cross_embed": "_cross",
             "feature_path": "_selection",
             "fit": "_fit",
             "importance_interval": "_importance",
             "load": "_load",
+            "permutation_test": "_permutation",
             "plan": "_planning.plan",
         },
         modules=("anndata", "core", "plot"),

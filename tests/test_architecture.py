@@ -21,6 +21,7 @@ ROOMS = [
     ("_parameters",),
     ("core",),
     ("_data",),
+    ("_folds",),
     ("_planning",),
     (
         "_features",
@@ -37,6 +38,9 @@ ROOMS = [
         "_selection",
         "_importance",
         "_stability",
+        "_held_out",
+        "_cross",
+        "_permutation",
     ),
     ("_estimator", "_selector", "_comparison"),
     ("",),

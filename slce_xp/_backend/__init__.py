@@ -13,6 +13,7 @@ from .linalg import (
     cholesky,
     eigh,
     erfcx,
+    f_quantile,
     gram,
     incidence,
     largest_eigenpairs,

@@ -292,6 +292,11 @@ def erfcx(values: np.ndarray) -> np.ndarray:
     return np.asarray(_special().erfcx(values))
 
 
+def f_quantile(numerator: int, denominator: int, share: float) -> float:
+    """The quantile of an F distribution with these degrees of freedom."""
+    return float(_special().fdtri(numerator, denominator, share))
+
+
 @cache
 def _special() -> Any:
     return importlib.import_module("scipy.special")

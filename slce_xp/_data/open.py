@@ -47,3 +47,11 @@ def open_rows(
     if isinstance(x, RowReader):
         return FileRows(x, place or x.place, read_rows, panel_rows, dtype, progress, kept)
     return open_array(x, dtype, progress, kept)
+
+
+def open_at(x: Array, place: Place) -> Rows:
+    """The rows of a matrix of any kind, in the dtype of sums; one in memory is moved to a place."""
+    dtype = _backend.sums_dtype(_backend.move(_backend.without_rows(x), place))
+    if not (_backend.is_dask(x) or isinstance(x, RowReader)):
+        x = _backend.move(x, place)
+    return open_rows(x, dtype, place)

@@ -1,0 +1,230 @@
+"""Samples in the embeddings of models that did not see them: one model for each fold.
+
+Folds share one pass over X: the sums of a training set are those of all samples minus the fold's.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from slce_xp import _backend
+from slce_xp._backend import Array, Sparse
+from slce_xp._data.labels import Labels
+from slce_xp._data.open import open_at
+from slce_xp._folds import Folds
+from slce_xp._model import Model
+from slce_xp.core import _eigen, _separation
+from slce_xp.core._centred import Centred, Frame
+from slce_xp.core._groups import Groups
+from slce_xp.core._label_free import principal_scores
+from slce_xp.core._moments import Moments
+from slce_xp.core._problem import Problem
+from slce_xp.core._rows import Rows, open_array
+from slce_xp.core._sums import sum_block
+
+# Second moments of all folds may take so many bytes: otherwise each fold is fitted by itself.
+MOST_SHARED = 2**30
+
+
+class Held(NamedTuple):
+    """What the model of a fold makes of all samples.
+
+    Attributes
+    ----------
+    scores : numpy.ndarray, shape (n, k)
+    odds : numpy.ndarray, shape (m, K)
+        Logarithms of the probabilities of classes, but for a constant in each row, of the samples
+        that the fold holds out.
+    """
+
+    scores: np.ndarray
+    odds: np.ndarray
+
+
+def held_out(
+    fit: Callable[..., Model],
+    model: Model,
+    X: Any,
+    y: Any,
+    matrix: Any,
+    labels: Labels,
+    folds: Folds,
+    options: dict[str, Any],
+) -> Iterator[Held]:
+    """The embedding of all samples by the model of each fold.
+
+    Parameters
+    ----------
+    fit : function
+        `slce_xp.fit`.
+    model : Model
+        Of all samples.
+    X, y
+        As they were fitted.
+    matrix, labels
+        The same, as `fit` converts them.
+    folds : Folds
+    options : dict
+        Further parameters of the fit.
+    """
+    shared = None
+    if _shares(model, matrix, folds, options):
+        shared = _shared_models(model, matrix, labels, folds, options.get("shrinkage", "auto"))
+    for fold in range(folds.n_folds):
+        held = np.flatnonzero(folds.codes == fold)
+        if shared is None:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # the fit to all samples has warned
+                one = fit(X, y, model.n_components, **_without(held, labels, options))
+            embedded = one.transform(X)
+            embedded = embedded.compute() if _backend.is_dask(embedded) else embedded
+        else:
+            one, embedded = shared[fold]
+        place = _backend.place_of(embedded)
+        with _backend.computing(place):
+            part = place.xp.take(embedded, _backend.from_host(held, place), axis=0)
+            scores, odds = _backend.read(embedded, one._scores(part))
+        yield Held(scores, odds)
+
+
+def _without(held: np.ndarray, labels: Labels, options: dict[str, Any]) -> dict[str, Any]:
+    """The parameters of a fit that drops samples; others keep the weight that they have."""
+    weights = np.ones(len(labels.codes)) if labels.weights is None else labels.weights.copy()
+    weights *= labels.weight_unit
+    weights[held] = 0.0
+    return {**options, "sample_weight": weights, "class_weight": None}
+
+
+def _shares(model: Model, matrix: Any, folds: Folds, options: dict[str, Any]) -> bool:
+    """Whether folds share sums: a matrix is formed, and there is memory for one for each fold."""
+    form, separates = model.plan.form, model.criterion == "separation"
+    size = model.n_samples if form == "gram" else model.n_features
+    small = (folds.n_folds + 4) * size**2 * 8 <= MOST_SHARED
+    return form != "krylov" and not (form == "gram" and separates) and small and (
+        options.get("max_memory") is None
+    )  # fmt: skip
+
+
+def _shared_models(
+    model: Model, matrix: Any, labels: Labels, folds: Folds, shrinkage: Any
+) -> list[tuple[Model, Array]] | None:
+    """The model of each fold and the embedding of all samples; None if sums leave the range.
+
+    In the Gram form, models are of samples in their principal axes.
+    """
+    place = _backend.place_of(model.mean)
+    with _backend.computing(place):
+        rows = open_at(matrix, place)
+        centre = place.xp.astype(model.mean, rows.dtype, copy=False)
+        if model.plan.form == "gram":
+            scores, _ = principal_scores(rows, exact=True)
+            rows, centre = open_array(scores), place.xp.zeros_like(scores[0, :])
+        frame = Frame(1.0, centre)
+        parts = _moments_by_fold(rows, frame, labels, folds)
+        if parts is None:
+            return None
+        models = [_model_of(model, moments, shrinkage) for moments in parts]
+        axes = place.xp.concat([one.components.T for one in models], axis=1)
+        groups = Groups(labels.codes, len(labels.classes), len(labels.classes))
+        embedded, start, found = Centred(rows, groups, frame).times(axes), 0, []
+        for one in models:
+            k = one.n_components
+            offset = (one.mean - centre) @ one.components.T
+            found.append((one, embedded[:, start : start + k] - offset))
+            start += k
+        return found
+
+
+def _moments_by_fold(
+    rows: Rows, frame: Frame, labels: Labels, folds: Folds
+) -> list[Moments] | None:
+    """Moments of the training set of each fold: one pass over X."""
+    n_classes, n_folds = len(labels.classes), int(folds.codes.max()) + 1
+    parts = n_folds + int((folds.codes < 0).any())  # the last one is in all training sets
+    part = np.where(folds.codes < 0, n_folds, folds.codes)
+    cells = part * n_classes + labels.codes
+    rows.prepare_for_second_moment()
+    # Each block adds to sums of this size.
+    rows.block_bytes = max(rows.block_bytes, parts * rows.d**2 * rows.itemsize)
+    term = partial(_fold_term, frame, parts, parts * n_classes)
+    sums, seconds = rows.sum(
+        term, 3 * rows.d, rows.put_codes(cells), rows.put(labels.weights), part
+    )
+    totals = np.bincount(cells, labels.weights, parts * n_classes).reshape(parts, n_classes)
+    xp = rows.place.xp
+    sums = xp.reshape(sums, (parts, n_classes, rows.d))
+    all_sums, all_seconds = xp.sum(sums, axis=0), xp.sum(seconds, axis=0)
+    (size,) = _backend.read(xp.linalg.trace(all_seconds))
+    info = np.finfo(_backend.dtype_name(rows.dtype))
+    if not float(info.tiny) ** (1 / 3) < float(size) < float(info.max) ** (1 / 3):
+        return None
+    found = []
+    for fold in range(n_folds):
+        second = all_seconds - seconds[fold, :, :]
+        found.append(
+            Moments(
+                totals.sum(axis=0) - totals[fold],
+                all_sums - sums[fold, :, :],
+                xp.linalg.diagonal(second)[None, :],
+                frame.centre,
+                second,
+                weight_unit=labels.weight_unit,
+                summed=float(size),
+            )
+        )
+    return found
+
+
+def _fold_term(
+    frame: Frame,
+    parts: int,
+    height: int,
+    block: Array,
+    cells: Array,
+    weights: Array | None,
+    part: np.ndarray,
+) -> tuple[Array, Array]:
+    """Sums of a block by fold and class, (height, d), and second moments by fold, (parts, d, d)."""
+    xp, _ = place = _backend.place_of(cells)
+    rows = frame.dense(block.dense() if isinstance(block, Sparse) else block)
+    sums = sum_block(rows, cells, height, weights)
+    if weights is not None:
+        rows *= xp.sqrt(weights)[:, None]
+    seconds = []
+    for fold in range(parts):
+        index = _backend.from_host(np.flatnonzero(part == fold), place)
+        seconds.append(_backend.gram(xp.take(rows, index, axis=0)))
+    return sums, xp.stack(seconds)
+
+
+def _model_of(model: Model, moments: Moments, shrinkage: Any) -> Model:
+    """The model of a training set, with the components of the one of all samples."""
+    problem, k, new = Problem(moments), model.n_components, {}
+    if model.criterion == "separation":
+        weight = None if shrinkage == "auto" else float(shrinkage)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the fit to all samples has warned
+            found = _separation.solve(problem, "scatter", k, weight)
+        components, values = found.components, found.ratios
+        new = {"patterns": found.patterns, "shrinkage": found.shrinkage}
+    else:
+        values, vectors = _backend.largest_eigenpairs(problem.matrix(), k)
+        components = vectors.T
+    return dataclasses.replace(
+        model,
+        components=components,
+        eigenvalues=values,
+        mean=moments.mean,
+        centroids=moments.centroids,
+        weights=_eigen.in_units(
+            moments.totals, moments.weight_exponent, problem.place, values.dtype, "weights"
+        ),
+        scale=None,
+        **new,
+    )

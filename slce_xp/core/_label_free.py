@@ -1,0 +1,55 @@
+"""Samples in coordinates that do not depend on labels: one basis for many labellings."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from .. import _backend
+from .._backend import Array
+from ._centred import Centred, Frame
+from ._groups import Groups
+from ._moments import moments_of
+from ._rows import Rows
+
+# Matrices of more rows than this are not factored: that would take longer than a fit.
+LARGEST_FACTORED = 1200
+# Random directions that are taken instead: squared distances keep within about 1/√128.
+RANDOM_DIRECTIONS = 256
+
+
+def principal_scores(rows: Rows, seed: int = 0, *, exact: bool = False) -> tuple[Array, Array]:
+    """Centred samples in the basis of their principal axes, in which scatters are diagonal.
+
+    Distances between samples are those in X. If both n and d are large, X is projected onto random
+    directions first, unless `exact`.
+
+    Returns
+    -------
+    scores : array, shape (n, r)
+        r is at most min(n, d).
+    squares : array, shape (r,)
+        Their column sums of squares, ascending and not negative.
+    """
+    groups = Groups(np.zeros(rows.n, dtype=np.int64), 1, 1)
+    is_wide = rows.n <= rows.d and rows.has_outer
+    is_reduced = not exact and min(rows.n, rows.d) > LARGEST_FACTORED
+    moments = moments_of(
+        rows, groups, second=not (is_wide or is_reduced), dense=is_wide and not is_reduced
+    ).about_mean()
+    samples = Centred(rows, groups, Frame(moments.scale, moments.centre))
+    xp, unit = rows.place.xp, 1.0 / moments.scale
+    if is_wide and not is_reduced:
+        values, vectors = _backend.eigh(samples.outer())
+        values = xp.clip(values, 0.0)
+        return vectors * (unit * xp.sqrt(values)), values * unit * unit
+    if is_reduced:
+        directions = samples.draw(seed, rows.d, RANDOM_DIRECTIONS)
+        scores = samples.times(directions / math.sqrt(RANDOM_DIRECTIONS))
+        values, vectors = _backend.eigh(_backend.gram(scores))
+        scores = scores @ vectors
+    else:
+        values, vectors = _backend.eigh(moments.scatter())
+        scores = samples.times(vectors)
+    return scores * unit, xp.clip(values, 0.0) * unit * unit
