@@ -60,6 +60,8 @@ APPLICATIONS = {
         "cli.outputs",
         "demo",
         "plot._axes",
+        "plot._figure",
+        "plot._looks",
         "plot._comparison",
         "plot._embedding",
         "plot._feature_path",

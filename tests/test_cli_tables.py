@@ -500,10 +500,10 @@ def test_plots_have_titles_shares_and_the_chosen_components(tmp_path):
     call = ["fit", "t.csv", "--label", "y", *QUICK, "--force", "--model", "m.npz"]
     works(tmp_path, *call, "--plot", "p.svg", "--plot-components", "1,3")
     shares = slce_xp.load(tmp_path / "m.npz").loss_shares
-    texts = re.findall(r"<!-- (.*?) -->", (tmp_path / "p.svg").read_text())
+    texts = re.findall(r"<text[^>]*>(.*?)</text>", (tmp_path / "p.svg").read_text())
     assert "t.csv: 120 samples, 12 classes" in texts
     for i in (1, 3):
-        assert f"component {i} ({100 * shares[i - 1]:.1f} % of the loss)" in texts
+        assert f"component {i} ({100 * shares[i - 1]:.1f} % of class structure)" in texts
     text = refused(tmp_path, *call, "--plot", "q.png", "--plot-components", "1,99", run=here)
     assert "--plot-components must be from 1 to 11" in text
 

@@ -150,7 +150,7 @@ def write_plot(
 ) -> None:
     """Plot the embedding, as an image or as an interactive page."""
     from slce_xp import plot
-    from slce_xp.plot._axes import make_room_for_legend, new_axes
+    from slce_xp.plot._axes import new_axes
     from slce_xp.plot._looks import natural_order
 
     n, k = Z.shape
@@ -171,7 +171,6 @@ def write_plot(
     figure = _new_figure()
     ax = new_axes(len(components or ()), figure)
     plot.points(Z, table.labels, ax=ax, **style)
-    make_room_for_legend(ax)
     _save_figure(path, figure)
 
 
@@ -183,11 +182,10 @@ def write_comparison(path: Path, found: slce_xp.Comparison) -> None:
 def write_comparison_plot(path: Path, found: slce_xp.Comparison) -> None:
     """Plot the accuracies as an image."""
     from slce_xp import plot
-    from slce_xp.plot._axes import new_row
-    from slce_xp.plot._comparison import height_of
+    from slce_xp.plot._comparison import size_of
 
-    figure = _new_figure()
-    plot.comparison(found, new_row(2, height_of(found), figure))
+    figure = _new_figure(size_of(found))
+    plot.comparison(found, figure.subplots(1, 2))
     _save_figure(path, figure)
 
 
@@ -206,10 +204,10 @@ def write_path_plot(path: Path, found: slce_xp.FeaturePath, names: np.ndarray | 
     _save_figure(path, figure)
 
 
-def _new_figure() -> Any:
-    from matplotlib.figure import Figure
+def _new_figure(figsize: tuple[float, float] | None = None) -> Any:
+    from slce_xp.plot._figure import Figure
 
-    return Figure(layout="constrained")  # not pyplot's, which may need a screen
+    return Figure(figsize, layout="constrained")  # not pyplot's, which may need a screen
 
 
 def _save_figure(path: Path, figure: Any) -> None:

@@ -1,8 +1,7 @@
-"""Creation of figures and axes."""
+"""Creation and validation of axes."""
 
 from __future__ import annotations
 
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,19 +11,23 @@ from slce_xp._errors import invalid, not_installed
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+Size = tuple[float, float] | None  # of a figure, in inches
 
-def _pyplot() -> ModuleType:
+
+def new_figure(figsize: Size = None) -> Any:
+    """Return a figure that pyplot shows, of Matplotlib's default size unless given."""
     try:
         from matplotlib import pyplot
     except ImportError as error:
         raise not_installed("slce_xp.plot", "Matplotlib", error, "matplotlib") from error
-    return pyplot
+    from slce_xp.plot._figure import Figure
+
+    return pyplot.figure(FigureClass=Figure, figsize=figsize, layout="constrained")
 
 
-def new_axes(dimensions: int, figure: Any = None) -> Any:
+def new_axes(dimensions: int = 2, figure: Any = None) -> Any:
     """Return axes of a figure, a new one by default, in 3-D for three dimensions."""
-    if figure is None:
-        figure = _pyplot().figure(layout="constrained")
+    figure = new_figure() if figure is None else figure
     ax = figure.add_subplot(projection="3d" if dimensions == 3 else None)
     if dimensions == 3:
         ax.set_box_aspect(None, zoom=0.85)  # otherwise labels are cut off
@@ -34,29 +37,11 @@ def new_axes(dimensions: int, figure: Any = None) -> Any:
     return ax
 
 
-def new_grid(count: int, shape: tuple[int, int] | None) -> np.ndarray:
-    """Return `count` axes of a new figure, sized for bars or for images."""
-    columns = min(count, 3)
-    rows = -(-count // columns)
-    size = (4.2 * columns, 3.0 * rows) if shape is None else (2.1 * columns + 0.8, 2.2 * rows)
-    figure, grid = _pyplot().subplots(rows, columns, figsize=size, squeeze=False,
-                                      layout="constrained")  # fmt: skip
-    axes: np.ndarray = grid.ravel()
-    for spare in axes[count:]:
-        figure.delaxes(spare)
-    return axes[:count]
-
-
-def new_row(count: int, height: float, figure: Any = None) -> np.ndarray:
-    """Return axes next to each other in a figure, a new one by default."""
-    if figure is None:
-        figure = _pyplot().figure(layout="constrained")
-    figure.set_size_inches(4.5 * count, height)
-    return np.asarray(figure.subplots(1, count))
-
-
-def check_projection(ax: Axes, dimensions: int) -> None:
-    """Raise ValueError for 2-D axes if three components are drawn, and vice versa."""
+def axes_for(ax: Axes | None, figsize: Size, dimensions: int = 2) -> Any:
+    """Return the given axes if they suit, or those of a new figure."""
+    if ax is None:
+        return new_axes(dimensions, new_figure(figsize))
+    _check_no_size(figsize, "ax")
     if (ax.name == "3d") != (dimensions == 3):
         wanted = "must be" if dimensions == 3 else "must not be"
         raise invalid(
@@ -65,15 +50,30 @@ def check_projection(ax: Axes, dimensions: int) -> None:
             f"{ax.name!r} axes. Create them with subplots(subplot_kw={{'projection': ...}}), "
             "or leave ax out",
         )
+    return ax
 
 
-def make_room_for_legend(ax: Any) -> None:
-    """Widen the figure by a legend next to the axes, which would otherwise shrink them."""
-    legend = ax.get_legend()
-    if legend is not None and not legend.get_frame_on():
-        width, height = ax.figure.get_size_inches()
-        extra = legend.get_window_extent().width / ax.figure.dpi
-        ax.figure.set_size_inches(width + extra, height)
+def panels_for(axes: Any, figsize: Size, count: int, columns: int, of: str) -> np.ndarray:
+    """Return the given axes if they are as many as panels, or those of a new figure."""
+    if axes is None:
+        grid = new_figure(figsize).subplots(-(-count // columns), columns, squeeze=False).ravel()
+        for spare in grid[count:]:
+            spare.remove()
+        return np.asarray(grid[:count])
+    _check_no_size(figsize, "axes")
+    panels = np.array(axes, dtype=object).ravel()
+    if len(panels) != count:
+        raise invalid(
+            "axes", f"axes must hold one Axes for each {of}, {count} in all; got {len(panels)}"
+        )
+    return panels
+
+
+def _check_no_size(figsize: Size, name: str) -> None:
+    if figsize is not None:
+        raise invalid(
+            "figsize", f"figsize must be left out with {name}, which has a size; got {figsize!r}"
+        )
 
 
 def inches(ax: Any) -> np.ndarray:

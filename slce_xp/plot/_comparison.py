@@ -8,7 +8,7 @@ import numpy as np
 
 from slce_xp import Comparison
 from slce_xp._errors import invalid, wrong_type
-from slce_xp.plot._axes import new_row
+from slce_xp.plot._axes import Size, panels_for
 from slce_xp.plot._looks import COLOURS, DARK_GREY, GREY
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ ALL_FEATURES = "all features"
 HEIGHT = 0.7  # of the rows of a method that all its numbers of components share
 
 
-def comparison(found: Comparison, axes: Any = None) -> np.ndarray:
+def comparison(found: Comparison, axes: Any = None, *, figsize: Size = None) -> np.ndarray:
     """Plot cross-validated accuracies with their standard errors, one panel for each classifier.
 
     Scores that are within the noise of the best are filled, others are open.
@@ -30,6 +30,8 @@ def comparison(found: Comparison, axes: Any = None) -> np.ndarray:
         The result of `slce_xp.compare`.
     axes : sequence of two Axes, optional
         For 5-NN and for the nearest centroid. A new figure by default.
+    figsize : (width, height), optional
+        Inches of the new figure; by default as high as its points need.
 
     Returns
     -------
@@ -55,22 +57,21 @@ def comparison(found: Comparison, axes: Any = None) -> np.ndarray:
         raise invalid("found", f"found must have scores to draw; no method ran ({reasons})")
     methods = list(dict.fromkeys(score.method for score in found.scores))
     counts = sorted({s.n_components for s in found.scores if s.method != ALL_FEATURES})
-    panels = new_row(2, height_of(found)) if axes is None else np.array(axes)
-    if panels.shape != (2,):
-        raise invalid("axes", f"axes must be two Axes; got {panels.size}. Leave axes out")
+    figsize = size_of(found) if axes is None and figsize is None else figsize
+    panels = panels_for(axes, figsize, 2, 2, "classifier")
     for ax, (classifier, title) in zip(panels, CLASSIFIERS.items(), strict=True):
         _draw(ax, [s for s in found.scores if s.classifier == classifier], methods, counts)
         ax.set_title(title, size="medium")
     panels[1].set_yticklabels([])
-    _add_legend(panels[0], counts)
+    _add_legend(panels[0], counts, found.unit[:-1])
     return panels
 
 
-def height_of(found: Comparison) -> float:
-    """Return the height of a figure in which the points of a method do not touch, in inches."""
+def size_of(found: Comparison) -> tuple[float, float]:
+    """Return the size of a figure in which the points of a method do not touch, in inches."""
     methods = {score.method for score in found.scores}
     counts = {score.n_components for score in found.scores}
-    return 1.2 + len(methods) * 0.12 * max(4, len(counts))
+    return 9.0, 1.2 + len(methods) * 0.12 * max(4, len(counts))  # markers are 0.08 inches high
 
 
 def _draw(ax: Axes, scores: list[Any], methods: list[str], counts: list[int]) -> None:
@@ -97,9 +98,9 @@ def _colour(count: int, counts: list[int]) -> str:
     return COLOURS[counts.index(count) % len(COLOURS)]
 
 
-def _add_legend(ax: Any, counts: list[int]) -> None:
+def _add_legend(ax: Any, counts: list[int], unit: str) -> None:
     dots = [
-        ax.plot([], [], "o", color=_colour(k, counts), label=f"{k} component{'s' * (k != 1)}")[0]
+        ax.plot([], [], "o", color=_colour(k, counts), label=f"{k} {unit}{'s' * (k != 1)}")[0]
         for k in counts
     ]
     for face, label in ((DARK_GREY, "within the noise of the best"), ("white", "behind")):

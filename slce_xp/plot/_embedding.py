@@ -2,59 +2,165 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from slce_xp import _backend
 from slce_xp._errors import invalid
-from slce_xp.plot._axes import check_projection, inches, make_room_for_legend, new_axes
+from slce_xp.plot._axes import Size, axes_for, inches
 from slce_xp.plot._given import as_components, as_model, as_points, embed
+from slce_xp.plot._labels import name_groups
 from slce_xp.plot._looks import (
     DARK_GREY,
     MARKERS,
     MOST_NAMED,
-    MOST_VECTORS,
-    ROWS_OF_LEGEND,
     Groups,
     axis_title,
     coded,
     natural_order,
+    short,
     strips,
 )
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+MOST_VECTORS = 5_000  # points drawn as vectors in a PDF or SVG; more are rasterized
+LARGEST = 24  # points², of a marker; Matplotlib's own are 36, for few samples
+ROWS_OF_LEGEND = 25  # as many as fit into a figure of Matplotlib's default height
+
+
+def points(
+    Z: Any,
+    y: Any = None,
+    *,
+    Z_test: Any = None,
+    y_test: Any = None,
+    classes: Any = None,
+    components: Sequence[int] | None = None,
+    shares: Any = None,
+    ellipses: Mapping[Any, Any] | None = None,
+    arrows: Mapping[str, Any] | None = None,
+    title: str | None = None,
+    palette: Any = None,
+    ax: Axes | None = None,
+    figsize: Size = None,
+) -> Axes:
+    """Plot an embedding of any method.
+
+    Class names are at the medians of their classes, or next to them where they hide fewer samples,
+    or, if that is not readable, in a legend. Points are drawn in random order, so that no class
+    hides the others.
+
+    Parameters
+    ----------
+    Z : array, shape (n, k)
+    y : labels, shape (n,), optional
+        Samples with missing labels (NaN, None, an empty string) are grey, and all without `y`.
+    Z_test, y_test : optional
+        Test samples, drawn open. Labels that are not classes share one look.
+    classes : labels, shape (K,), optional
+        All classes in the order of their colours, so that plots of parts of the data agree; those
+        of `y` by default, numbers in names by value. Other labels share one look.
+    components : one, two or three indices, optional
+        Which components to draw, from 0; three give a 3-D plot. The first two by default. A single
+        one, as for two classes, gives a row for each class.
+    shares : k numbers, optional
+        What the axes show of each component: `Model.loss_shares`.
+    ellipses : mapping of classes to (centre, matrix), optional
+        For each class an ellipse of the points z with (z − centre)ᵀ matrix⁻¹ (z − centre) = 1, of
+        shapes (k,) and (k, k); drawn in two dimensions.
+    arrows : mapping of names to vectors, shape (k,), optional
+        Arrows from the origin in two dimensions, such as correlations of features with the
+        components. Along each axis the longest reaches as far as the samples.
+    title : str, optional
+        The title of the plot.
+    palette : list of colours, mapping of classes to colours, or name of a colour map, optional
+        Ten colours that differ in every kind of colour vision by default. If there are more
+        classes than colours, markers differ as well.
+    ax : Axes, optional
+        Where to draw; with ``projection="3d"`` for three components. A new figure by default. A
+        figure of your own shows a legend next to the axes if it has ``layout="constrained"``.
+    figsize : (width, height), optional
+        Inches of the new figure; ``rcParams["figure.figsize"]`` by default.
+
+    Returns
+    -------
+    Axes
+
+    Examples
+    --------
+    >>> import slce_xp.plot
+    >>> ax = slce_xp.plot.points([[0.0, 1.0], [1.0, 3.0], [4.0, 2.0]], ["a", "a", "b"])
+    >>> ax.get_xlabel(), ax.get_ylabel()
+    ('component 1', 'component 2')
+    """
+    Z, Z_test = _checked(Z, Z_test, y_test)
+    chosen = as_components(components, Z.shape[1])
+    labels, labels_test = coded(y, len(Z), "y"), coded(y_test, len(Z_test), "y_test")
+    groups = Groups.of(classes, palette, labels, labels_test)
+    codes = np.append(groups.codes(labels, len(Z)), groups.codes(labels_test, len(Z_test)))
+    used = np.unique(codes)
+    places = np.concatenate([Z, Z_test])[:, chosen]
+    ax = axes_for(ax, figsize, len(chosen))
+    if len(chosen) == 1:
+        places = strips(used, places, codes)
+        _name_rows(ax, groups, used)
+    _scatter(ax, places, codes, groups, np.arange(len(codes)) >= len(Z))
+    _add_titles(ax, chosen, shares, title)
+    has_labels = y is not None or y_test is not None
+    listed = list(used) if has_labels and len(chosen) > 1 else []
+    if len(chosen) == 2:
+        clouds = {code: places[codes == code] for code in listed if code < groups.n_classes}
+        outlines = _draw_ellipses(ax, ellipses or {}, chosen, groups)
+        if _name(ax, clouds, outlines, groups, _draw_arrows(ax, arrows or {}, chosen, places)):
+            listed = [code for code in listed if code not in clouds]
+    _add_legend(ax, groups, listed, bool(len(Z) and len(Z_test)), places)
+    return ax
+
+
+def _checked(Z: Any, Z_test: Any, y_test: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Return both embeddings on the host."""
+    if Z_test is None and y_test is not None:
+        raise invalid(
+            "y_test", "y_test must come with test samples; got none. Pass them, or leave it out"
+        )
+    Z = as_points(Z, "Z")
+    return Z, Z[:0] if Z_test is None else as_points(Z_test, "Z_test", Z.shape[1])
+
 
 def embedding(
-    model: Any,
-    X: Any,
+    model: Any = None,
+    X: Any = None,
     y: Any = None,
     *,
     X_test: Any = None,
     y_test: Any = None,
     components: Sequence[int] | None = None,
+    title: str | None = None,
+    palette: Any = None,
     ax: Axes | None = None,
+    figsize: Size = None,
 ) -> Axes:
-    """Plot the embedding of samples: filled markers for training, open ones for testing.
+    """Plot the embedding of samples by a model: those of the fit filled, test samples open.
+
+    Classes look better apart in the samples of the fit than they are. If only these are drawn, the
+    title says so.
 
     Parameters
     ----------
     model : Model or fitted SLCE
     X : anything that `Model.transform` takes, shape (n, d)
+        Samples of the fit.
     y : labels, shape (n,), optional
         Samples with missing labels (NaN, None, an empty string) are grey, and all without `y`.
     X_test, y_test : optional
-        Test samples, with or without labels, drawn open. Labels that are not classes of the model
-        share one look.
-    components : one, two or three indices, optional
-        Which components to draw, from 0; three give a 3-D plot. The first two by default. A single
-        one, as for two classes, gives a row for each class.
-    ax : Axes, optional
-        Where to draw; with ``projection="3d"`` for three components. A new figure by default. A
-        figure of your own shows a legend next to the axes if it has ``layout="constrained"``.
+        Other samples, with or without labels. Labels that are not classes of the model share one
+        look.
+    components, title, palette, ax, figsize
+        As for `points`.
 
     Returns
     -------
@@ -70,9 +176,11 @@ def embedding(
     >>> model = slce_xp.fit(X, y)
     >>> ax = slce_xp.plot.embedding(model, X[::2], y[::2], X_test=X[1::2], y_test=y[1::2])
     >>> print(ax.get_xlabel())
-    component 1 (76.4 % of the loss)
+    component 1 (76.4 % of class structure)
     """
     model = as_model(model)
+    if title is None and y is not None and X_test is None:
+        title = "in-sample: embedding of the samples of the fit"
     return points(
         embed(model, X),
         y,
@@ -81,120 +189,106 @@ def embedding(
         classes=natural_order(model.classes),
         components=components,
         shares=_backend.to_host(model.loss_shares) if model.criterion == "centroid" else None,
+        title=title,
+        palette=palette,
         ax=ax,
+        figsize=figsize,
     )
 
 
-def points(
-    Z: Any,
-    y: Any = None,
-    *,
-    Z_test: Any = None,
-    y_test: Any = None,
-    classes: Any = None,
-    components: Sequence[int] | None = None,
-    shares: Any = None,
-    title: str | None = None,
-    ax: Axes | None = None,
-) -> Axes:
-    """Plot an embedding of any method.
-
-    Class names are at the medians of their classes if that is readable, otherwise in a legend next
-    to the axes. Points are drawn in random order, so that no class hides the others.
-
-    Parameters
-    ----------
-    Z : array, shape (n, k)
-    y : labels, shape (n,), optional
-    Z_test, y_test : optional
-        Test samples, drawn open.
-    classes : labels, shape (K,), optional
-        All classes in the order of their colours, so that plots of parts of the data agree; those
-        of `y` by default, numbers in names by value. Other labels share one look.
-    shares : k numbers, optional
-        What the axes show of each component: `Model.loss_shares`.
-    title : str, optional
-        The title of the plot.
-    components, ax
-        As for `embedding`.
-
-    Returns
-    -------
-    Axes
-
-    Examples
-    --------
-    >>> import slce_xp.plot
-    >>> ax = slce_xp.plot.points([[0.0, 1.0], [1.0, 3.0], [4.0, 2.0]], ["a", "a", "b"])
-    >>> ax.get_xlabel(), ax.get_ylabel()
-    ('component 1', 'component 2')
-    """
-    Z = as_points(Z, "Z")
-    chosen = as_components(components, Z.shape[1])
-    if Z_test is None and y_test is not None:
-        raise invalid(
-            "y_test", "y_test must come with test samples; got none. Pass them, or leave it out"
-        )
-    Z_test = Z[:0] if Z_test is None else as_points(Z_test, "Z_test", Z.shape[1])
-    labels, labels_test = coded(y, len(Z), "y"), coded(y_test, len(Z_test), "y_test")
-    groups = Groups.of(classes, labels, labels_test)
-    codes, codes_test = groups.codes(labels, len(Z)), groups.codes(labels_test, len(Z_test))
-    used = np.union1d(codes, codes_test)
-
-    own = ax is None
-    if ax is None:
-        ax = new_axes(len(chosen))
-    check_projection(ax, len(chosen))
-    Z, Z_test = Z[:, chosen], Z_test[:, chosen]
-    if len(chosen) == 1:
-        Z, Z_test = strips(used, (Z, codes), (Z_test, codes_test))
-    _scatter(ax, Z, codes, groups, filled=True, crowd=len(Z) + len(Z_test))
-    _scatter(ax, Z_test, codes_test, groups, filled=False, crowd=len(Z) + len(Z_test))
-
-    short = [True] * 3 if len(chosen) == 3 else inches(ax) < 3
-    for letter, i, two_lines in zip("xyz", chosen, short, strict=False):
-        ax.set(**{f"{letter}label": axis_title(i, shares, "\n" if two_lines else " ")})
+def _add_titles(ax: Any, chosen: list[int], shares: Any, title: str | None) -> None:
+    in_two_lines = [True] * 3 if len(chosen) == 3 else inches(ax) < 3
+    for letter, i, two in zip("xyz", chosen, in_two_lines, strict=False):
+        ax.set(**{f"{letter}label": axis_title(i, shares, "\n" if two else " ")})
     if title is not None:
         ax.set_title(title, parse_math=False)
-    both = bool(len(Z) and len(Z_test))
-    if len(chosen) == 1:
-        _name_rows(ax, groups, used)
-    elif _label_medians(ax, np.concatenate([Z, Z_test]), np.append(codes, codes_test), groups):
-        used = used[used >= groups.n_classes]
-    if len(chosen) == 1 or (y is None and y_test is None):
-        used = used[:0]
-    _add_legend(ax, groups, used, both, np.concatenate([Z, Z_test]))
-    if own:
-        make_room_for_legend(ax)
-    return ax
 
 
 def _scatter(
-    ax: Any, Z: np.ndarray, codes: np.ndarray, groups: Groups, *, filled: bool, crowd: int
+    ax: Any, Z: np.ndarray, codes: np.ndarray, groups: Groups, is_test: np.ndarray
 ) -> None:
     """Draw samples in random order, smaller and paler if there are many for the axes."""
     if not len(Z):
         return
-    fitting = min(600 / np.sqrt(crowd), 120_000 / crowd, 24)
-    size = max(
-        0.8, float(fitting * np.sqrt(inches(ax).prod() / 16))
-    )  # 16: the size of a new figure
-    style: dict[str, Any] = {"depthshade": False} if Z.shape[1] == 3 else {}
-    if filled:
-        style.update(s=size, linewidths=0, alpha=float(np.clip(fitting / 20, 0.3, 0.55)))
-    else:
-        style.update(s=1.3 * size, facecolors="none", linewidths=np.clip(size / 16, 0.25, 0.9))
+    area = 72**2 * inches(ax).prod()
+    size = float(np.clip(area / 4 / len(Z), 1, LARGEST))  # all together at most a quarter
+    alpha = 0.4 + 0.3 * size / LARGEST
     order = np.random.default_rng(0).permutation(len(Z))
-    # Samples without a label lie under the others.
-    order = order[np.argsort(codes[order] != groups.n_classes, kind="stable")]
-    colours, markers = np.array(groups.colours), np.array(groups.markers)
-    # A collection has one marker; several markers take turns.
-    turns = 1 if len(np.unique(markers[codes])) < 2 else 10
-    for part in np.array_split(order, turns):
-        for marker in np.unique(markers[codes[part]]):
-            mine = part[markers[codes[part]] == marker]
-            style["facecolors" if filled else "edgecolors"] = colours[codes[mine]]
-            ax.scatter(*Z[mine].T, marker=MARKERS[marker], rasterized=crowd > MOST_VECTORS, **style)
+    # Samples without a label lie under the others, test samples over them.
+    order = order[np.lexsort((codes[order] != groups.n_classes, is_test[order]))]
+    colours = np.array(groups.colours, dtype=object)
+    markers = np.array([MARKERS[j % len(MARKERS)] for j in groups.markers])
+    for part, drawn_open in ((order[~is_test[order]], False), (order[is_test[order]], True)):
+        # A collection has one marker; several markers take turns.
+        turns = 1 if len(np.unique(markers[codes[part]])) < 2 else 10
+        for some in np.array_split(part, turns):
+            for marker in np.unique(markers[codes[some]]):
+                mine = some[markers[codes[some]] == marker]
+                own = list(colours[codes[mine]])
+                style = (
+                    {"facecolors": "none", "edgecolors": own, "linewidths": np.sqrt(size) / 5}
+                    if drawn_open
+                    else {"facecolors": own, "linewidths": 0, "alpha": alpha}
+                )
+                if Z.shape[1] == 3:
+                    style["depthshade"] = False
+                ax.scatter(
+                    *Z[mine].T, s=size, marker=marker, rasterized=len(Z) > MOST_VECTORS, **style
+                )
+
+
+def _draw_ellipses(
+    ax: Any, ellipses: Mapping[Any, Any], chosen: list[int], groups: Groups
+) -> list[np.ndarray]:
+    """Draw an ellipse for each class that has one, and return their points."""
+    angle = np.linspace(0, 2 * np.pi, 100)
+    circle = np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    outlines = []
+    for label, (centre, matrix) in ellipses.items():
+        code = groups.order.get(label)
+        if code is None:
+            continue
+        values, vectors = np.linalg.eigh(np.asarray(matrix)[np.ix_(chosen, chosen)])
+        outline = np.asarray(centre)[chosen] + circle * np.sqrt(values.clip(0)) @ vectors.T
+        colour = groups.colours[code]
+        ax.fill(*outline.T, facecolor=colour, alpha=0.25, zorder=3)
+        ax.plot(*outline.T, color=colour, linewidth=1.5, zorder=3.5)
+        outlines.append(outline)
+    return outlines
+
+
+def _draw_arrows(
+    ax: Any, arrows: Mapping[str, Any], chosen: list[int], Z: np.ndarray
+) -> dict[str, np.ndarray]:
+    """Draw arrows from the origin, and return where they end."""
+    if not arrows:
+        return {}
+    vectors = np.array([np.asarray(vector)[chosen] for vector in arrows.values()])
+    tips = vectors / np.abs(vectors).max() * np.abs(Z).max(axis=0)
+    for tip in tips:
+        ax.annotate(
+            "", tip, (0, 0), zorder=4,
+            arrowprops={"arrowstyle": "->", "color": DARK_GREY, "shrinkA": 0, "shrinkB": 0},
+        )  # fmt: skip
+    ax.update_datalim(tips)
+    return dict(zip(short(arrows), tips, strict=True))
+
+
+def _name(
+    ax: Any,
+    clouds: dict[int, np.ndarray],
+    outlines: list[np.ndarray],
+    groups: Groups,
+    tips: dict[str, np.ndarray],
+) -> bool:
+    """Write names of classes and of arrows; return whether those of classes could be placed."""
+    of_arrows = {len(groups.names) + i: tip[None] for i, tip in enumerate(tips.values())}
+    names = [*groups.names, *tips]
+    colours = [*groups.colours, *[DARK_GREY] * len(tips)]
+    if name_groups(ax, clouds | of_arrows, names, colours, outlines):
+        return True
+    name_groups(ax, of_arrows, names, colours, [])
+    return False
 
 
 def _name_rows(ax: Axes, groups: Groups, used: np.ndarray) -> None:
@@ -207,94 +301,41 @@ def _name_rows(ax: Axes, groups: Groups, used: np.ndarray) -> None:
     ax.set_ylim(len(used) - 0.5, -0.5)  # the first class on top
 
 
-def _label_medians(ax: Any, Z: np.ndarray, codes: np.ndarray, groups: Groups) -> bool:
-    """Write class names at their samples; return False, and write none, if they do not fit."""
-    used = np.unique(codes[codes < groups.n_classes])
-    if Z.shape[1] == 3 or not 0 < len(used) <= 40:
-        return False
-    size = 11 if len(used) <= 10 and inches(ax)[0] > 3.5 else 8
-    ax.autoscale_view()  # otherwise delayed until drawing, after positions are used
-    texts = []
-    for code in used:
-        colour = groups.colours[code]
-        x, y = np.median(Z[codes == code], axis=0)
-        box = {"facecolor": "white", "alpha": 0.9, "edgecolor": colour, "pad": 1.5}
-        texts.append(
-            ax.text(x, y, groups.names[code], size=size, weight="bold",
-                    ha="center", va="center", bbox=box, parse_math=False, zorder=5)
-        )  # fmt: skip
-    extents = [text.get_window_extent() for text in texts]
-    boxes = np.array([[*(box.p0 + box.p1), box.width, box.height] for box in extents])
-    centres, sizes = boxes[:, :2] / 2, boxes[:, 2:] * 1.1 + 5  # room for the frame
-    moved = _apart(centres, sizes)
-    room = ax.get_window_extent()
-    if (
-        moved is None
-        or (np.abs(moved - centres) > 1.5 * sizes[:, 1:]).any()  # too far from its class
-        or sizes[:, 0].max() > room.width / 4
-        or sizes.prod(axis=1).sum() > room.width * room.height / 6  # hides the samples
-    ):
-        for text in texts:
-            text.remove()
-        return False
-    for text, place in zip(texts, ax.transData.inverted().transform(moved), strict=True):
-        text.set_position(place)
-    return True
-
-
-def _apart(centres: np.ndarray, sizes: np.ndarray) -> np.ndarray | None:
-    """Push boxes apart until none overlaps another, shape (n, 2); None if that fails."""
-    centres = centres + np.random.default_rng(0).uniform(-0.5, 0.5, centres.shape)
-    reach = (sizes[:, None] + sizes) / 2
-    for _ in range(200):
-        gap = centres[:, None] - centres
-        overlap = reach - np.abs(gap)
-        hits = (overlap > 0).all(axis=2) & ~np.eye(len(centres), dtype=bool)
-        if not hits.any():
-            return centres
-        # Along the shorter way, half of it by each of the two.
-        along = np.eye(2)[np.argmin(overlap, axis=2)]
-        centres = centres + 0.5 * np.where(
-            hits[..., None], along * np.sign(gap) * (overlap + 0.1), 0
-        ).sum(axis=1)
-    return None
-
-
-def _add_legend(ax: Any, groups: Groups, used: np.ndarray, both: bool, Z: np.ndarray) -> None:
+def _add_legend(ax: Any, groups: Groups, used: list[int], both: bool, Z: np.ndarray) -> None:
     """Add a legend of classes that are not named elsewhere, and of filled and open markers."""
-    from matplotlib.lines import Line2D
-
-    def handle(colour: str, marker: str, filled: bool = True) -> Line2D:
-        face = colour if filled else "none"
-        return Line2D([], [], ls="", marker=marker, ms=5, mfc=face, mec=colour)
-
-    entries = [(groups.names[j], handle(groups.colours[j], MARKERS[groups.markers[j]]))
-               for j in used]  # fmt: skip
-    if len(entries) > MOST_NAMED:
-        entries = [(f"{len(entries)} classes", handle(DARK_GREY, "o"))]
+    shown = [(groups.names[j], groups.colours[j], groups.markers[j], True) for j in used]
+    if len(shown) > MOST_NAMED:
+        shown = [(f"{len(shown)} classes", DARK_GREY, 0, True)]
     if both:
-        entries += [("train", handle(DARK_GREY, "o")), ("test", handle(DARK_GREY, "o", False))]
-    if not entries:
+        shown += [("train", DARK_GREY, 0, True), ("test", DARK_GREY, 0, False)]
+    if not shown:
         return
-
-    def draw(**where: Any) -> Any:
-        legend = ax.legend(
-            [handle for _, handle in entries], ["" for _ in entries], fontsize="small",
-            handletextpad=0.3, columnspacing=1.0, **where,
-        )  # fmt: skip
-        # Set afterwards, because a name may start with "_" or contain "$".
-        for text, (name, _) in zip(legend.get_texts(), entries, strict=True):
-            text.set(text=name, parse_math=False)
-        return legend
-
-    # In a corner if classes are named elsewhere and no sample is there, otherwise next to the axes.
-    if (len(used) == 0 or used[0] >= groups.n_classes) and Z.shape[1] == 2:
+    # In a corner if it is short and no sample is there, otherwise next to the axes.
+    if len(shown) <= 4 and Z.shape[1] == 2:
         places = ax.transData.transform(Z)
         for corner in ("upper right", "upper left", "lower right", "lower left"):
-            legend = draw(loc=corner, framealpha=0.8)
-            extent = legend.get_window_extent()
+            extent = legend(ax, shown, loc=corner, framealpha=0.8).get_window_extent()
             if not ((places >= extent.min) & (places <= extent.max)).all(axis=1).any():
                 return
     left = 1.1 if Z.shape[1] == 3 else 1.0
-    columns = -(-len(entries) // ROWS_OF_LEGEND)
-    draw(loc="upper left", bbox_to_anchor=(left, 1.0), frameon=False, ncols=columns)
+    columns = -(-len(shown) // ROWS_OF_LEGEND)
+    legend(ax, shown, loc="upper left", bbox_to_anchor=(left, 1.0), frameon=False, ncols=columns)
+
+
+def legend(ax: Any, shown: Sequence[tuple[str, Any, int, bool]], **options: Any) -> Any:
+    """Add a legend of (name, colour, marker, whether it is filled)."""
+    from matplotlib.lines import Line2D
+
+    handles = [
+        Line2D([], [], ls="", marker=MARKERS[marker % len(MARKERS)], ms=5, mec=colour,
+               mfc=colour if is_filled else "none")
+        for _, colour, marker, is_filled in shown
+    ]  # fmt: skip
+    added = ax.legend(
+        handles, [""] * len(shown), fontsize="small", handletextpad=0.3, columnspacing=1.0,
+        **options,
+    )  # fmt: skip
+    # Set afterwards, because a name may start with "_" or contain "$".
+    for text, (name, *_) in zip(added.get_texts(), shown, strict=True):
+        text.set(text=name, parse_math=False)
+    return added

@@ -10,7 +10,7 @@ import numpy as np
 from slce_xp import FeaturePath
 from slce_xp._errors import invalid, wrong_type
 from slce_xp._parameters import as_count
-from slce_xp.plot._axes import new_axes
+from slce_xp.plot._axes import Size, axes_for
 from slce_xp.plot._given import feature_names
 from slce_xp.plot._looks import COLOURS, GREY
 
@@ -27,6 +27,7 @@ def feature_path(
     *,
     top: int = 10,
     ax: Axes | None = None,
+    figsize: Size = None,
 ) -> Axes:
     """Plot the coefficients of features against the penalty, which falls from left to right.
 
@@ -43,6 +44,8 @@ def feature_path(
         How many features to name.
     ax : Axes, optional
         A new figure by default.
+    figsize : (width, height), optional
+        Inches of the new figure.
 
     Returns
     -------
@@ -68,8 +71,8 @@ def feature_path(
     if not len(path.entered):
         raise invalid("path", "path must have features to draw; got one that selects none")
     top = as_count(top, "top", 1)
-    listed = feature_names(names, path)
-    ax = new_axes(2) if ax is None else ax
+    listed = feature_names(names, path, path.n_features)
+    ax = axes_for(ax, figsize)
     norms, entered = path.norms, path.entered
     shown = np.argsort(-norms[-1], kind="stable")[: min(top, int((norms[-1] > 0).sum()))]
     for i in range(len(entered)):

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from slce_xp import FeaturePath, Model, _backend
+from slce_xp import Model, _backend
 from slce_xp._data.matrix import as_matrix
 from slce_xp._errors import invalid, wrong_type
 from slce_xp.plot._looks import short
@@ -80,15 +80,14 @@ def as_components(components: Any, k: int, *, most: int | None = 3, default: int
     return chosen
 
 
-def feature_names(names: Iterable[Any] | None, model: Model | FeaturePath) -> list[str]:
-    """Return shortened names of the features; those of the model or path by default."""
-    d = model.n_features
+def feature_names(names: Iterable[Any] | None, found: Any, d: int) -> list[str]:
+    """Return shortened names of d features; those of a model or other result by default."""
     if names is None:
-        names = model.feature_names
+        names = found.feature_names
     if names is None:
         return [f"feature {j + 1}" for j in range(d)]
-    found = list(names)
-    if len(found) != d:
-        message = f"names must name each feature, {d} in all; got {len(found)}"
+    listed = list(names)
+    if len(listed) != d:
+        message = f"names must name each feature, {d} in all; got {len(listed)}"
         raise invalid("names", message)
-    return short(found)
+    return short(listed)

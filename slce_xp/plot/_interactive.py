@@ -25,6 +25,7 @@ def interactive(
     components: Any = None,
     shares: Any = None,
     title: str | None = None,
+    palette: Any = None,
 ) -> Any:
     """Plot an embedding that shows the sample and its class under the pointer (extra ``html``).
 
@@ -37,10 +38,8 @@ def interactive(
     y : labels, shape (n,), optional
     ids : n names, optional
         Names of the samples; row numbers, from 0, by default.
-    classes, shares, title
+    classes, components, shares, title, palette
         As for `points`.
-    components : one, two or three indices, optional
-        As for `embedding`.
 
     Returns
     -------
@@ -60,55 +59,71 @@ def interactive(
         raise not_installed(user, "plotly", error, "plotly") from error
     Z = as_points(Z, "Z")
     chosen = as_components(components, Z.shape[1])
-    names = [str(i) for i in (range(len(Z)) if ids is None else ids)]
+    names = [_escaped(i) for i in (range(len(Z)) if ids is None else ids)]
     if len(names) != len(Z):
         raise invalid("ids", f"ids must name each sample, {len(Z)} in all; got {len(names)}")
     labels = coded(y, len(Z), "y")
-    groups = Groups.of(classes, labels)
+    groups = Groups.of(classes, palette, labels)
     codes = groups.codes(labels, len(Z))
     used = np.unique(codes)
-    Z = Z[:, chosen]
-    in_space = len(chosen) == 3
-    titles = [axis_title(i, shares, "<br>" if in_space else " ") for i in chosen]
-    if len(chosen) == 1:
-        (Z,) = strips(used, (Z, codes))
-
-    escaped = np.array([html.escape(name, quote=False) for name in names], dtype=object)
-    kind = go.Scatter3d if in_space else go.Scattergl  # WebGL, for many points
-    size = float(np.clip(250 / np.sqrt(max(len(Z), 1)), 3, 8)) / (2 if in_space else 1)
-    symbols = SOLID_SYMBOLS if in_space else SYMBOLS
+    Z = Z[:, chosen] if len(chosen) > 1 else strips(used, Z[:, chosen], codes)
     figure = go.Figure()
     for code in used:
         mine = codes == code
-        name = html.escape(groups.names[code], quote=False)
+        name = _escaped(groups.names[code])
         figure.add_trace(
-            kind(
+            # WebGL in the plane, too, for many points.
+            (go.Scatter3d if len(chosen) == 3 else go.Scattergl)(
                 **dict(zip("xyz", Z[mine].T, strict=False)),
                 mode="markers",
                 name=name,
-                text=escaped[mine],
+                text=np.array(names, dtype=object)[mine],
                 hovertemplate="%{text}" + ("" if y is None else f"<br>{name}") + "<extra></extra>",
-                marker={
-                    "color": groups.colours[code],
-                    "size": size,
-                    "symbol": symbols[groups.markers[code] % len(symbols)],
-                    "opacity": 0.8,
-                },
+                marker=_marker(groups, code, len(Z), len(chosen) == 3),
             )
         )
-    layout: dict[str, Any] = {f"{letter}axis": {"title": {"text": text}}
-                              for letter, text in zip("xyz", titles, strict=False)}  # fmt: skip
+    _lay_out(figure, chosen, shares, title, y is not None)
     if len(chosen) == 1:
-        ticks = [html.escape(groups.names[code], quote=False) for code in used]
-        layout["yaxis"] = {"tickvals": list(range(len(used))), "ticktext": ticks,
-                           "autorange": "reversed", "showticklabels": y is not None}  # fmt: skip
+        figure.update_yaxes(
+            tickvals=list(range(len(used))),
+            ticktext=[_escaped(groups.names[code]) for code in used],
+            autorange="reversed",
+            showticklabels=y is not None,
+        )
+    return figure
+
+
+def _escaped(text: Any) -> str:
+    return html.escape(str(text), quote=False)
+
+
+def _marker(groups: Groups, code: int, n_samples: int, in_space: bool) -> dict[str, Any]:
+    symbols = SOLID_SYMBOLS if in_space else SYMBOLS
+    # Pixels: samples of a screen of 1000 × 500 cover at most a tenth of it.
+    size = float(np.clip(np.sqrt(50_000 / max(n_samples, 1)), 3, 8))
+    return {
+        "color": groups.colours[code],
+        "size": size / (2 if in_space else 1),
+        "symbol": symbols[groups.markers[code] % len(symbols)],
+        "opacity": 0.8,
+    }
+
+
+def _lay_out(
+    figure: Any, chosen: list[int], shares: Any, title: str | None, has_classes: bool
+) -> None:
+    in_space = len(chosen) == 3
+    between = "<br>" if in_space else " "
+    axes: dict[str, Any] = {
+        f"{letter}axis": {"title": {"text": axis_title(i, shares, between)}}
+        for letter, i in zip("xyz", chosen, strict=False)
+    }
     figure.update_layout(
         template="plotly_white",
-        showlegend=y is not None and len(chosen) > 1,
-        legend={"itemsizing": "constant", "font": {"size": 12 if len(used) <= 25 else 10}},
-        title=None if title is None else {"text": html.escape(title, quote=False), "x": 0.5},
+        showlegend=has_classes and len(chosen) > 1,
+        legend={"itemsizing": "constant"},
+        title=None if title is None else {"text": _escaped(title), "x": 0.5},
         margin={"t": 40 if title is None else 60, "b": 0 if in_space else 60},
         modebar={"remove": ["sendChartToCloud"]},  # do not upload samples
-        **({"scene": {**layout, "camera": CAMERA}} if in_space else layout),
+        **({"scene": {**axes, "camera": CAMERA}} if in_space else axes),
     )
-    return figure

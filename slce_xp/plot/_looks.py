@@ -3,41 +3,33 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from itertools import takewhile
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from slce_xp._data.labels import Labels, as_labels
-from slce_xp._errors import naming
+from slce_xp._errors import invalid, naming
 
-# Okabe and Ito's colours without their pale yellow, and three darker ones: any two of the first ten
-# differ in every kind of colour vision. Each of the others is as far as possible, in OKLab, from
-# those before it, from white and from the greys, which are reserved for samples without a class.
+# Okabe and Ito's colours without their pale yellow, and three darker ones: any two of them differ
+# in every kind of colour vision.
 COLOURS = (
     "#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7",
     "#56B4E9", "#000000", "#882255", "#2211AA", "#664400",
-    "#AA00FF", "#00EE00", "#FF00CC", "#FF1166", "#5555FF",
-    "#77DD99", "#006600", "#7733AA", "#332255", "#AA88FF",
-    "#FF88FF", "#88AA00", "#FFAA99", "#BB2299", "#887711",
-    "#0000FF", "#660000", "#BB0011", "#CCBBFF", "#223322",
-    "#776699", "#0088FF", "#004488", "#AA7766", "#CCCC33",
-    "#CC55EE", "#007777", "#009900", "#6600DD", "#00DDDD",
 )  # fmt: skip
-PER_MARKER = 10  # classes that share a marker
-GREY, DARK_GREY = "#A8A8A8", "#555555"
-# Markers that can be filled or open.
-MARKERS = "os^DvPXp<>h"
+GREY, DARK_GREY = "#A8A8A8", "#555555"  # for samples without a class, and for all that is no data
+# Class j of more than ten has marker j mod 11 and colour j mod 10. The numbers have no common
+# factor, so that 110 classes look different, and neighbours differ in shape as well as in colour.
+MARKERS = "o^sPDv*X<d>"
 SYMBOLS = (
-    "circle", "square", "triangle-up", "diamond", "triangle-down", "cross",
-    "x", "pentagon", "triangle-left", "triangle-right", "hexagon",
+    "circle", "triangle-up", "square", "cross", "diamond", "triangle-down",
+    "star", "x", "triangle-left", "diamond-tall", "triangle-right",
 )  # fmt: skip
-SOLID_SYMBOLS = ("circle", "square", "diamond", "cross", "x")  # plotly has no others in 3-D
-
-MOST_NAMED = PER_MARKER * len(MARKERS)  # more classes have no legend
-MOST_VECTORS = 5_000  # points drawn as vectors in a PDF or SVG; more are rasterized
-ROWS_OF_LEGEND = 25
+# Those of plotly in 3-D; seven, which has no common factor with ten either.
+SOLID_SYMBOLS = (
+    "circle", "square-open", "diamond", "x", "circle-open", "square", "diamond-open",
+)  # fmt: skip
+MOST_NAMED = len(COLOURS) * len(MARKERS)  # more classes have no legend
 
 
 class Groups(NamedTuple):
@@ -48,6 +40,7 @@ class Groups(NamedTuple):
     order : dict
         The code of each class.
     names, colours, markers : lists of K + 2
+        Markers are numbers of an endless cycle.
     """
 
     order: dict[Any, int]
@@ -56,19 +49,20 @@ class Groups(NamedTuple):
     markers: list[int]
 
     @classmethod
-    def of(cls, classes: Any, *labels: Labels | None) -> Groups:
+    def of(cls, classes: Any, palette: Any, *labels: Labels | None) -> Groups:
         """Return the groups of the given classes, or of the first labels that have classes."""
         found_in = (found.classes for found in labels if found is not None)
         known = natural_order(next((found for found in found_in if len(found)), np.array([])))
         if classes is not None:  # in their own order
             found = as_labels(classes, len(classes), unlabeled="missing", in_part=True)
             known = found.classes[found.codes[found.codes < len(found.classes)]]
-        n = len(known)
+        colours, n_colours = _coloured(known, palette)
+        markers = range(len(known)) if len(known) > n_colours else [0] * len(known)
         return cls(
             {label: code for code, label in enumerate(known)},
             [*_names(known), "no label", "other labels"],
-            [*(COLOURS[j % len(COLOURS)] for j in range(n)), GREY, DARK_GREY],
-            [*(j // PER_MARKER % len(MARKERS) for j in range(n)), 0, MARKERS.index("X")],
+            [*colours, GREY, DARK_GREY],
+            [*markers, 0, MARKERS.index("X")],
         )
 
     @property
@@ -82,6 +76,42 @@ class Groups(NamedTuple):
             return np.full(n_samples, self.n_classes)
         codes = [self.order.get(label, self.n_classes + 1) for label in labels.classes]
         return np.asarray(np.array([*codes, self.n_classes])[labels.codes])
+
+
+def _coloured(classes: np.ndarray, palette: Any) -> tuple[list[Any], int]:
+    """Return the colour of each class, and how many colours there are before they repeat."""
+    count = len(classes)
+    if palette is None:
+        palette = COLOURS
+    elif isinstance(palette, str):
+        palette = _of_a_map(palette, count)
+    elif isinstance(palette, Mapping):
+        missing = [str(label) for label in classes if label not in palette]
+        if missing:
+            raise invalid(
+                "palette", f"palette must have a colour for each class; got none for {missing}"
+            )
+        palette = [palette[label] for label in classes]
+    listed = list(palette)
+    if count and not listed:
+        raise invalid("palette", "palette must have colours; got none")
+    return [listed[j % len(listed)] for j in range(count)], len(listed)
+
+
+def _of_a_map(name: str, count: int) -> list[str]:
+    """Return the colours of a qualitative colour map, or equal steps of another."""
+    import matplotlib
+
+    if name not in matplotlib.colormaps:
+        raise invalid(
+            "palette",
+            "palette must be the name of a colour map of Matplotlib, a list of colours, or a "
+            f"mapping of classes to colours; got {name!r}",
+        )
+    colours = matplotlib.colormaps[name]
+    if colours.N > 20:  # the largest qualitative map has 20
+        colours = colours.resampled(max(count, 1))
+    return [matplotlib.colors.to_hex(colours(j)) for j in range(colours.N)]
 
 
 def coded(y: Any, n_samples: int, name: str) -> Labels | None:
@@ -105,13 +135,10 @@ def natural_order(classes: np.ndarray) -> np.ndarray:
     return classes[np.array(order, dtype=np.int64)]
 
 
-def strips(used: np.ndarray, *parts: tuple[np.ndarray, np.ndarray]) -> list[np.ndarray]:
+def strips(used: np.ndarray, Z: np.ndarray, codes: np.ndarray) -> np.ndarray:
     """Place each sample in the row of its group, with a reproducible vertical offset."""
-    rng = np.random.default_rng(0)
-    return [
-        np.column_stack([Z[:, 0], np.searchsorted(used, codes) + rng.uniform(-0.3, 0.3, len(Z))])
-        for Z, codes in parts
-    ]
+    offsets = np.random.default_rng(0).uniform(-0.3, 0.3, len(Z))
+    return np.column_stack([Z[:, 0], np.searchsorted(used, codes) + offsets])
 
 
 def _names(classes: np.ndarray) -> list[str]:
@@ -123,29 +150,9 @@ def _names(classes: np.ndarray) -> list[str]:
 def short(labels: Iterable[Any], most: int = 28) -> list[str]:
     """Return each label in one line, long ones without their middle if they still differ."""
     names = [" ".join(str(label).split()) for label in labels]
-    longest = max(map(len, names), default=0)
-    if longest <= most:
-        return names
-    head = _alike(names)
-    tail = _alike([name[head:][::-1] for name in names])
-    # Keep the part that differs, and as many words before it as fit.
-    start = min(head, max(0, longest - tail - most + 2))
-    start = max(start, names[0].find(" ", start, head) + 1)
-    cores = [f"…{name[start : len(name) - tail]}…" for name in names]
-    for candidates in (names, cores):
-        short = [
-            name if len(name) <= most else f"{name[: most - 11]}…{name[-10:]}"
-            for name in candidates
-        ]
-        if len(set(short)) == len(names):
-            return short
-    return names
-
-
-def _alike(names: list[str]) -> int:
-    """Return the length of the common prefix."""
-    columns = zip(*names, strict=False)
-    return sum(1 for _ in takewhile(lambda letters: len(set(letters)) == 1, columns))
+    head, tail = most // 2, most - most // 2 - 1
+    cut = [name if len(name) <= most else f"{name[:head]}…{name[-tail:]}" for name in names]
+    return cut if len(set(cut)) == len(set(names)) else names
 
 
 def axis_title(component: int, shares: Any = None, between: str = " ") -> str:
@@ -156,5 +163,6 @@ def axis_title(component: int, shares: Any = None, between: str = " ") -> str:
     share = float(shares[component])
     use = "does not lower the loss"
     if share > 0:
-        use = f"{100 * share:.1f} % of the loss" if share >= 0.0005 else "< 0.1 % of the loss"
+        percent = f"{100 * share:.1f} %" if share >= 0.0005 else "< 0.1 %"
+        use = f"{percent} of class structure"
     return f"{title}{between}({use})"
