@@ -64,6 +64,7 @@ APPLICATIONS = {
         "plot._looks",
         "plot._comparison",
         "plot._embedding",
+        "plot._evidence",
         "plot._feature_path",
         "plot._model",
     },

@@ -457,7 +457,7 @@ def test_importance_is_ranked_by_its_lower_limits():
     found = types.SimpleNamespace(
         importance=np.array([1.0, 3.0, 2.0]), lower=np.array([0.2, 1.0, 1.5]),
         upper=np.array([2.0, 4.0, 2.5]), highest_class=np.array(["b", "a", "b"]),
-        feature_names=np.array(["f1", "f2", "f3"]),
+        feature_names=np.array(["f1", "f2", "f3"]), level=0.95,
     )  # fmt: skip
     ax = plot.importance(found, top=2)
     assert [text.get_text() for text in ax.get_yticklabels()] == ["f3", "f2"]

@@ -14,6 +14,7 @@ from slce_xp.plot._given import as_components, as_model, as_points, embed
 from slce_xp.plot._labels import name_groups
 from slce_xp.plot._looks import (
     DARK_GREY,
+    GREY,
     MARKERS,
     MOST_NAMED,
     Groups,
@@ -284,7 +285,7 @@ def _name(
     """Write names of classes and of arrows; return whether those of classes could be placed."""
     of_arrows = {len(groups.names) + i: tip[None] for i, tip in enumerate(tips.values())}
     names = [*groups.names, *tips]
-    colours = [*groups.colours, *[DARK_GREY] * len(tips)]
+    colours = [*groups.colours, *[GREY] * len(tips)]
     if name_groups(ax, clouds | of_arrows, names, colours, outlines):
         return True
     name_groups(ax, of_arrows, names, colours, [])

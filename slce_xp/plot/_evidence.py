@@ -12,7 +12,7 @@ from slce_xp._parameters import as_count
 from slce_xp.plot._axes import Size, axes_for
 from slce_xp.plot._embedding import legend
 from slce_xp.plot._given import feature_names
-from slce_xp.plot._looks import COLOURS, DARK_GREY, GREY, MARKERS, Groups, coded, natural_order
+from slce_xp.plot._looks import COLOURS, GREY, MARKERS, Groups, coded, natural_order
 from slce_xp.plot._model import bars
 
 if TYPE_CHECKING:
@@ -72,6 +72,14 @@ def importance(
     Returns
     -------
     Axes
+
+    Examples
+    --------
+    >>> import slce_xp, slce_xp.plot
+    >>> X = [[0.0, 1.0], [1.0, 0.0], [8.0, 2.0], [9.0, 0.0]]
+    >>> ax = slce_xp.plot.importance(slce_xp.fit(X, ["a", "a", "b", "b"]), ["length", "width"])
+    >>> [text.get_text() for text in ax.get_yticklabels()]
+    ['length', 'width']
     """
     model = getattr(found, "model_", found)
     values = _backend.to_host(model.importance)
@@ -87,13 +95,13 @@ def importance(
     ax = axes_for(ax, figsize)
     colours = [groups.colours[code] for code in highest]
     bars(ax, values[chosen], [listed[j] for j in chosen], colours)
-    if hasattr(model, "lower"):
-        limits = np.stack([model.lower[chosen], model.upper[chosen]])
-        ax.hlines(np.arange(len(chosen)), *limits, color=DARK_GREY)
-    ax.axvline(1, color=GREY, linestyle="--", zorder=0)
     ax.set_xlabel("importance")
-    shown = [
-        (groups.names[j], groups.colours[j], MARKERS.index("s"), True) for j in np.unique(highest)
-    ]
+    if hasattr(model, "lower"):
+        ax.set_xlabel(f"importance, with {100 * model.level:g} % bootstrap intervals")
+        limits = np.stack([model.lower[chosen], model.upper[chosen]])
+        ax.hlines(np.arange(len(chosen)), *limits, color="black", linewidth=1)
+    ax.axvline(1, color=GREY, linestyle="--")
+    square = MARKERS.index("s")
+    shown = [(groups.names[j], groups.colours[j], square, True) for j in np.unique(highest)]
     legend(ax, shown, title="highest in", loc="lower right")
     return ax

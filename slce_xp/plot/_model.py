@@ -194,7 +194,7 @@ def bars(ax: Any, values: np.ndarray, names: list[str], colours: Any = None) -> 
     place = np.arange(len(values))
     if colours is None:
         colours = [COLOURS[3] if value > 0 else COLOURS[0] for value in values]
-    ax.barh(place, values, color=colours)
+    ax.barh(place, values, color=colours, alpha=0.7)  # so that lines over them are seen
     ax.axvline(0, color=DARK_GREY, linewidth=0.8)
     ax.set_yticks(place, names, size="small", parse_math=False)
     ax.set_ylim(len(values) - 0.5, -0.5)
