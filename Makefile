@@ -4,12 +4,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 LOG := $(VENV)/install.log
 
-.PHONY: help demo pictures test fuzz test-versions test-sycl test-cupy-emulated bench bench-memory bench-regret bench-sparse bench-streaming bench-sycl paper docs gpu-check lint format clean
+.PHONY: help demo pictures test test-benchmarks mutants fuzz test-versions test-sycl test-cupy-emulated bench bench-memory bench-regret bench-sparse bench-streaming bench-sycl paper docs gpu-check lint format clean
 
 help:
 	@echo "make demo          fit SLCE on handwritten digits and draw the embedding (demo.png)"
 	@echo "make pictures      draw the README's pictures (docs/images)"
 	@echo "make test          ruff, mypy and the tests on every array library"
+	@echo "make test-benchmarks  the tests of the programs in benchmarks/"
+	@echo "make mutants       plants faults in the code; a test must catch each"
 	@echo "make fuzz          20 000 random problems against an oracle with more digits (FUZZ_ARGS)"
 	@echo "make test-versions  the tests on the newest and the lowest versions, and on the command's libraries alone"
 	@echo "make test-sycl     the tests on dpnp with Intel's runtime for the CPU (3 GB, in the user's cache)"
@@ -32,8 +34,18 @@ demo: $(VENV)/.demo
 pictures: $(VENV)/.demo
 	@$(BIN)/python docs/pictures.py
 
+# Tests of JAX run in one process (--dist loadgroup): what it compiles is not compiled twice.
+PYTEST := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n auto --dist loadgroup
+
 test: lint
-	@OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n auto -m "not slow" $(PYTEST_ARGS)
+	@$(PYTEST) -m "not (slow or benchmarks or gpu)" $(PYTEST_ARGS)
+
+test-benchmarks: $(VENV)/.test
+	@$(PYTEST) -m "benchmarks and not slow" $(PYTEST_ARGS)
+
+# Before a release, and whenever tests are removed. One fault: MUTANTS=seed.
+mutants: $(VENV)/.test
+	@OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python tests/mutants.py $(MUTANTS)
 
 # Another range of problems: FUZZ_ARGS="--seed 20000 --count 5000". One: FUZZ_ARGS="--only SEED".
 fuzz: $(VENV)/.test

@@ -376,6 +376,7 @@ def test_named_backend_returns_host_arrays():
         np.testing.assert_allclose(adata.obsm["X_slce"], expected, atol=1e-9)
 
 
+@pytest.mark.filterwarnings("ignore::PendingDeprecationWarning")  # of Matplotlib 3.11
 def test_scanpy_plots_the_embedding():
     sc = pytest.importorskip("scanpy")
     adata = cells()

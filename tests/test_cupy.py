@@ -100,7 +100,7 @@ def test_no_index_is_out_of_range(xp, monkeypatch, solver, n_classes):
 
     ranges = []
 
-    def take(x, indices, /, *, axis, original=array_api_compat.cupy.take):
+    def take(x, indices, /, *, axis=0, original=array_api_compat.cupy.take):
         host = indices.get()
         ranges.append((host.min(initial=0), host.max(initial=0), x.shape[axis]))
         return original(x, indices, axis=axis)

@@ -776,8 +776,13 @@ def test_killed_worker_does_not_change_the_result(client, monkeypatch, persisted
 
     def compute(*lazy):
         graphs.append(lazy)
-        if len(graphs) == 3:  # probe, class sums, then this pass, while its tasks run
-            threading.Timer(0.1, os.kill, (victim, signal.SIGKILL)).start()
+        if len(graphs) == 3:  # probe, class sums, then this pass
+            # While its tasks run, which take no time if chunks are there: then before.
+            delay = 0.0 if persisted else 0.1
+            timer = threading.Timer(delay, os.kill, (victim, signal.SIGKILL))
+            timer.start()
+            if persisted:
+                timer.join()
         return dask.compute(*lazy)
 
     monkeypatch.setattr(dask_rows, "compute", compute)

@@ -16,6 +16,8 @@ from scipy.io import savemat
 from benchmarks import datasets
 from benchmarks.datasets import DATA_SETS, DataSet, MissingDataError
 
+pytestmark = pytest.mark.benchmarks
+
 REAL_FOLDER = os.environ.get("SLCE_XP_DATA")  # the tests themselves run without it
 
 

@@ -36,7 +36,8 @@ def scaled_problem(dtype, far=False):
 @pytest.mark.parametrize("far", [False, True])
 @pytest.mark.parametrize("solver", FORMS)
 def test_powers_of_two_change_nothing_but_the_scale(xp, dtype, solver, far):
-    spare_compiling(xp)
+    if far or dtype == "float64":
+        spare_compiling(xp)
     X, y = scaled_problem(dtype, far)
     expected = slce_xp.fit(xp.array(X), y, solver=solver)
     exponents = {"float32": [-100, -40, -13, 13, 60, 110], "float64": [-900, -300, -121, 121, 900]}

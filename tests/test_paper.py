@@ -19,6 +19,8 @@ from benchmarks.paper import figures, notes, protocol, published, report, tables
 from benchmarks.paper.protocol import Cell, Experiment, Results, Score
 from slce_xp import SLCE
 
+pytestmark = pytest.mark.benchmarks
+
 REAL_FOLDER = os.environ.get("SLCE_XP_DATA")  # the tests themselves run without it
 METHODS = {
     "SLCE": lambda k, seed: SLCE(k, random_state=seed),

@@ -14,6 +14,8 @@ from benchmarks.paper import curves
 from benchmarks.peers import ISPC, SFPCA, SPPCA, SupSVD, base, sppca
 from benchmarks.peers.sfpca import splines
 
+pytestmark = pytest.mark.benchmarks
+
 EM = pytest.mark.parametrize("method", [SPPCA, SupSVD])
 
 

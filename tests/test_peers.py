@@ -25,6 +25,8 @@ from benchmarks.peers import (
     ritchie,
 )
 
+pytestmark = pytest.mark.benchmarks
+
 
 def classes_in_noise(n, d, n_classes, seed):
     """Classes of unequal sizes, with features of unequal variance."""

@@ -13,6 +13,8 @@ pytest.importorskip("threadpoolctl")
 from benchmarks import regret
 from benchmarks.drawn import Drawn, draw
 
+pytestmark = pytest.mark.benchmarks
+
 SMALL = {"tall": Drawn(1, 90, 12, 3), "wide": Drawn(2, 30, 70, 4, "float32", offset=50.0)}
 
 

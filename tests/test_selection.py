@@ -169,7 +169,8 @@ def test_the_small_problem_alone(r):
 
 @pytest.mark.parametrize("shape", [(60, 40), (40, 60)])
 def test_every_library(xp, shape):
-    spare_compiling(xp)
+    if shape[0] < shape[1]:
+        spare_compiling(xp)
     X, y = problem(*shape)
     # float32 need not reach the gap; then it says so
     gap = xp.tolerance(1e-9, 1e-4)

@@ -5,7 +5,7 @@ import pickle
 import numpy as np
 import pytest
 import scipy.sparse
-from conftest import spare_all_compiling
+from conftest import spare_compiling
 from test_selection import problem
 
 import slce_xp
@@ -50,7 +50,7 @@ def test_scikit_learns_checks_of_its_own_estimators(check):
 
 
 def test_it_selects_what_the_path_selects(xp):
-    spare_all_compiling(xp)
+    spare_compiling(xp)
     X, y = problem(40, 60)
     selector = SLCESelector(5, gap=1e-4).fit(xp.array(X), y)
     expected = slce_xp.feature_path(X, y, n_features=5).select(5)

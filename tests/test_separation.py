@@ -377,7 +377,7 @@ def test_a_weight_below_rounding_is_enough():
     [(120, 8, 2, False), (120, 8, 3, True), (30, 50, 2, True), (30, 50, 3, False)],
 )
 def test_components_agree_with_the_oracle(xp, form, n, d, p, weighted):
-    if weighted:
+    if weighted or (form == "scatter") != (n > d):
         spare_compiling(xp)
     X, y = problem(n, d, 4)
     weights = np.random.default_rng(0).random(n) + 0.1 if weighted else None
@@ -486,7 +486,8 @@ def fitted(xp=None, p=2, n=120, d=8, n_classes=4, **how):
 
 @pytest.mark.parametrize("solver", ["auto", "scatter", "gram"])
 def test_fit_agrees_with_the_oracle(xp, solver):
-    spare_compiling(xp)
+    if solver != "auto":
+        spare_compiling(xp)
     X, y = problem(40, 60, 4)
     model = slce_xp.fit(xp.array(X), y, 3, criterion="separation", solver=solver)
     components, metric, shrinkage, separation = oracle.separating(xp.held(X), y, 3)

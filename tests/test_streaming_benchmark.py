@@ -12,6 +12,8 @@ import slce_xp
 from benchmarks import streaming
 from benchmarks.process import memory_of
 
+pytestmark = pytest.mark.benchmarks
+
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):

@@ -16,7 +16,7 @@ import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "slce_xp/versions"
+CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "slce_xp"
 # Torch has one small build, which `make test` has; CuPy needs a GPU; dpnp is large, and has
 # tests of its own (sycl.py).
 LEFT_OUT = ("torch", "cupy-cuda12x", "cupy-cuda13x", "dpnp")
@@ -62,7 +62,7 @@ def newest_python():
 
 def installed(name, python, wanted):
     """The Python of an environment with what is wanted, in its newest versions that are allowed."""
-    folder = CACHE / f"{name}-{python_version(python)}"
+    folder = CACHE / "versions" / f"{name}-{python_version(python)}"
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "lock").open("w") as lock:  # another checkout may be at it
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -363,8 +363,8 @@ def even_slices(length: int, step: int) -> Iterator[slice]:
 
 def _slices_of_even_size(n: int, size: Callable[[int], int], most: int) -> Iterator[slice]:
     """Slices of n rows, each of at most `most` and one row more; `size` is that of the first i."""
-    parts = max(1, -(-size(n) // most))
-    if parts == 1:
+    parts = min(n, max(1, -(-size(n) // most)))
+    if parts <= 1:
         return iter((slice(0, n),))
     targets = (size(n) * i // parts for i in range(1, parts))
     edges = sorted({0, n, *(bisect.bisect_left(range(n), t, key=size) for t in targets)})
