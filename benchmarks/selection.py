@@ -31,7 +31,7 @@ import slce_xp
 from benchmarks.accuracy import TEST_SHARE, load
 from benchmarks.paper.protocol import NEIGHBOURS
 from benchmarks.report import write_between_markers
-from slce_xp.core import stability
+from slce_xp._stability import stability
 
 COUNTS = (10, 25, 50, 100)
 GAP = 1e-5

@@ -24,7 +24,7 @@ class Folds(NamedTuple):
         From 0; −1 for samples that are in all training sets.
     n_folds : int
     note : str
-        Why there are fewer folds than asked for; empty if there are not.
+        Why there are fewer folds than asked for, and what is never held out; mostly empty.
     """
 
     codes: np.ndarray
@@ -68,19 +68,22 @@ def make_folds(
     unit, first = np.unique(members[0][order], return_index=True)
     stratum = members[1][order][first]
     shared = sizes >= 2
-    if not shared.any():
+    alone = ", ".join(repr(str(label)) for label in classes[~shared][:5])
+    if shared.sum() < 2:
         raise invalid(
             "y" if groups is None else "groups",
-            f"y must hold a class with two {word} or more to be cross-validated; each of the "
-            f"{len(classes)} classes has one. Leave cross-validation out",
+            f"y must hold at least two classes with two {word} or more to be cross-validated; "
+            f"class {alone} has one. Leave it out, or join classes",
         )
     least = int(sizes[shared].min())
     smallest = classes[int(np.flatnonzero(sizes == least)[0])]
-    note = f"class {str(smallest)!r} has {least} {word}" if least < count else ""
+    notes = [f"class {str(smallest)!r} has {least} {word}"] * (least < count)
+    notes += [f"{alone} with one of the {word} is never held out"] * bool(alone)
+    count = min(count, least)
     dealt = shared[stratum]
     fold_of = np.full(len(unit), -1)
-    fold_of[dealt] = _deal(stratum[dealt], min(count, least), np.random.RandomState(seed))
-    folds = Folds(fold_of[np.searchsorted(unit, units)], min(count, least), note)
+    fold_of[dealt] = _deal(stratum[dealt], count, np.random.RandomState(seed))
+    folds = Folds(fold_of[np.searchsorted(unit, units)], count, "; ".join(notes))
     if groups is not None:
         for train, _ in folds.splits():
             if len(absent := np.setdiff1d(y, y[train])):

@@ -7,8 +7,8 @@ import pytest
 from command import here, refused, works
 
 import slce_xp
-from slce_xp._comparison.folds import stratified
 from slce_xp._comparison.selectors import compare_selections
+from slce_xp._folds import make_folds
 
 pytest.importorskip("pandas")
 pytest.importorskip("sklearn")
@@ -67,7 +67,7 @@ def test_table_has_the_frequencies_coefficients_and_anova_ranks(folder, genes):
 
 def test_accuracies_are_those_of_pipelines_with_the_selection_inside(genes):
     X, y = genes.iloc[:, :40].to_numpy(), np.repeat([0, 1, 2], 20)
-    splits = stratified(y, 4, 0)
+    splits = make_folds(y, 4, 0, np.unique(y)).splits()
     found = compare_selections(X, y, splits, (3, 10), scale=True)
     assert found.methods == ("SLCE selection", "ANOVA", "all features")
     for method, make in (
@@ -97,7 +97,7 @@ def test_command_prints_accuracies_beside_anova(folder):
 
 def test_few_samples_cannot_select_many_features(genes):
     X, y = genes.iloc[::5, :40].to_numpy(), np.repeat([0, 1], [8, 4])
-    found = compare_selections(X, y, stratified(y, 2, 0), (3, 25))
+    found = compare_selections(X, y, make_folds(y, 2, 0, np.unique(y)).splits(), (3, 25))
     assert {s.n_components for s in found.scores if s.method == "SLCE selection"} == {3, 5}
     assert found.notes["SLCE selection"].startswith("at most 5 features: as many as a lasso")
 
@@ -105,7 +105,7 @@ def test_few_samples_cannot_select_many_features(genes):
 def test_table_says_if_fewer_features_are_selected_than_its_row_claims(genes):
     X, y = genes.iloc[:, :40].to_numpy(), np.repeat([0, 1, 2], 20)
     X = np.concatenate([X[:, :4], np.ones((60, 4))], axis=1)  # constants are never selected
-    found = compare_selections(X, y, stratified(y, 2, 0), (2, 8))
+    found = compare_selections(X, y, make_folds(y, 2, 0, np.unique(y)).splits(), (2, 8))
     assert found.notes["SLCE selection"] == "in some folds there are only 4 features"
 
 

@@ -198,6 +198,50 @@ def test_small_classes_have_fewer_folds():
     assert error.value.parameter == "y"
 
 
+def test_a_class_of_one_sample_is_only_trained_on():
+    X, y = separate(61)
+    y[60] = 7
+    found = slce_xp.compare(X, y, (2,), methods=FAST)
+    assert found.confusion("SLCE", 2).sum() == 60
+    assert "'7' with one of the samples is never held out" in " ".join(str(found).split())
+
+
+def test_samples_of_a_group_are_in_one_fold():
+    rng = np.random.default_rng(0)
+    mouse = np.repeat(np.arange(12), 10)
+    y = mouse % 2
+    X = rng.normal(size=(12, 5))[mouse] + 0.1 * rng.normal(size=(120, 5))
+    by_row, by_mouse = (
+        slce_xp.compare(X, y, (1,), methods=("all",), groups=g) for g in (None, mouse)
+    )
+    assert by_row.scores[0].accuracy == 1.0
+    assert by_mouse.scores[0].accuracy < 0.8
+    assert "5-fold cross-validation of groups" in " ".join(str(by_mouse).split())
+    taken = slce_xp.compare(X, y, (1,), methods=("all",), groups=mouse, cv=GroupKFold(4))
+    assert taken.n_folds == 4
+    assert taken.scores[0].accuracy < 0.8
+
+
+def test_balanced_accuracy_and_confusion():
+    metrics = pytest.importorskip("sklearn.metrics")
+    rng = np.random.default_rng(0)
+    y = np.repeat([0, 1], [90, 10])
+    X = rng.normal(size=(100, 4)) + 0.6 * y[:, None]
+    found = slce_xp.compare(X, y, (4,), methods=("all",))
+    folds = StratifiedKFold(5, shuffle=True, random_state=0)
+    predicted = cross_val_predict(KNeighborsClassifier(5), X, y, cv=folds)
+    expected = metrics.balanced_accuracy_score(y, predicted)
+    assert found.scores[0].balanced_accuracy == pytest.approx(expected)
+    np.testing.assert_array_equal(
+        found.confusion("all features", 4), metrics.confusion_matrix(y, predicted)
+    )
+    assert f"Balanced over classes, all features has {100 * expected:.1f} %" in " ".join(
+        str(found).split()
+    )
+    with pytest.raises(ValueError, match="must be one of"):
+        found.confusion("PCA", 4)
+
+
 def test_arrays_elsewhere_are_refused():
     torch = pytest.importorskip("torch")
     with pytest.raises(TypeError, match=r"NumPy array.*got Tensor"):

@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 
 from slce_xp import _backend, _parameters
-from slce_xp._comparison.folds import Split, cross_validate, stratified
+from slce_xp._comparison.folds import Split, cross_validate
 from slce_xp._comparison.methods import METHODS, Method
-from slce_xp._comparison.table import Comparison, make_scores
+from slce_xp._comparison.table import Comparison, make_confusions, make_scores
 from slce_xp._data import columns
 from slce_xp._data import matrix as _matrix
 from slce_xp._data.labels import Labels, as_labels
 from slce_xp._errors import invalid, naming, not_installed, wrong_type
+from slce_xp._folds import as_group_codes, make_folds
 from slce_xp._progress import Steps
 from slce_xp.core._rows import open_array
 
@@ -28,6 +29,7 @@ def compare(
     *,
     methods: Sequence[str] | None = None,
     cv: Any = 5,
+    groups: Any = None,
     scale: bool = False,
     impute: bool = False,
     random_state: int = 0,
@@ -55,7 +57,10 @@ def compare(
         and "all" (all features, no reduction). All of them by default.
     cv : int, splitter or iterable of (train, test)
         The number of stratified folds, or folds as scikit-learn has them. There are fewer than this
-        number if the smallest class has fewer samples.
+        number if a class has fewer samples, or groups; a class with one is only trained on.
+    groups : array, list or Series, shape (n,), optional
+        What samples were measured on, such as mice, if there are several of each: those of a group
+        are in the same fold. A splitter gets them, too.
     scale, impute : bool
         Whether to divide columns by their standard deviations, and to fill missing values with
         means; both are computed from the training samples of each fold.
@@ -76,7 +81,7 @@ def compare(
     Raises
     ------
     ValueError, TypeError
-        As in `slce_xp.fit`; also if a class has one sample only.
+        As in `slce_xp.fit`; also if not two classes have two samples, or groups.
 
     See Also
     --------
@@ -114,7 +119,8 @@ def compare(
     scale, impute = (
         _parameters.as_flag(value, name) for name, value in (("scale", scale), ("impute", impute))
     )
-    splits, fewer = _as_splits(cv, labels, seed)
+    units = None if groups is None else as_group_codes(groups, n)
+    splits, fewer = _as_splits(cv, labels, seed, units)
     _check_finite(matrix, impute)
     bar = Steps(len(splits) * len(chosen)) if progress else None
     with contextlib.closing(bar) if bar else contextlib.nullcontext():
@@ -135,13 +141,15 @@ def compare(
     prepared = ", ".join(["missing values filled"] * impute + ["columns scaled"] * scale)
     return Comparison(
         methods=tuple(outcomes),
-        scores=make_scores(outcomes, splits),
+        scores=make_scores(outcomes, splits, labels.codes),
         notes={name: outcome.note for name, outcome in outcomes.items() if outcome.note},
         n_samples=n,
         n_features=d,
         n_classes=len(labels.classes),
         n_folds=len(splits),
         largest=float(labels.counts.max() / labels.counts.sum()),
+        classes=labels.classes,
+        confusions=make_confusions(outcomes, splits, labels.codes),
         preparation=fewer + f" ({prepared} in each fold)" * bool(prepared),
     )
 
@@ -219,25 +227,19 @@ def _as_time_limit(value: Any) -> float | None:
     return float(value)
 
 
-def _as_splits(cv: Any, labels: Labels, seed: int) -> tuple[list[Split], str]:
-    """Return the folds, and why they are fewer than asked for."""
-    y = labels.codes
+def _as_splits(
+    cv: Any, labels: Labels, seed: int, groups: np.ndarray | None
+) -> tuple[list[Split], str]:
+    """Return the folds, and what is special about them."""
+    y, by = labels.codes, " of groups" * (groups is not None)
     if isinstance(cv, (int, np.integer, float, str)) or cv is None:
-        folds = _parameters.as_count(cv, "cv", 2)
-        least = int(labels.counts.min())
-        smallest = labels.classes[labels.counts.argmin()]
-        if least < 2:
-            raise invalid(
-                "y",
-                f"y must hold at least two samples of each class to be cross-validated; class "
-                f"{str(smallest)!r} has one. Leave it out, or join it with another",
-            )
-        fewer = f", as class {str(smallest)!r} has {least} samples" if least < folds else ""
-        return stratified(y, min(folds, least), seed), fewer
+        count = _parameters.as_count(cv, "cv", 2)
+        folds = make_folds(y, count, seed, labels.classes, groups)
+        return folds.splits(), by + f", as {folds.note}" * bool(folds.note)
     from sklearn.model_selection import check_cv
 
     try:
-        parts = list(check_cv(cv, y, classifier=True).split(np.zeros(len(y)), y))
+        parts = list(check_cv(cv, y, classifier=True).split(np.zeros(len(y)), y, groups))
         everyone = np.arange(len(y))
         splits = [(everyone[train], everyone[test]) for train, test in parts]
     except (TypeError, ValueError, IndexError) as error:
@@ -253,4 +255,4 @@ def _as_splits(cv: Any, labels: Labels, seed: int) -> tuple[list[Split], str]:
                 "cv must hold test samples out of training; sample "
                 f"{test[np.isin(test, train)][0]} is in both parts of a fold",
             )
-    return splits, ""
+    return splits, by

@@ -13,6 +13,7 @@ import numpy as np
 from slce_xp import _backend
 from slce_xp._comparison.methods import ALL_FEATURES, Method, OutOfTimeError, Sizes, Task, in_words
 from slce_xp._data import columns
+from slce_xp._folds import make_folds
 
 NEIGHBOURS = 5
 Split = tuple[np.ndarray, np.ndarray]
@@ -24,14 +25,14 @@ class Entry(NamedTuple):
     Attributes
     ----------
     n_components : int
-    right : numpy.ndarray of bool, shape (classifiers, held-out samples)
-        In the order of the folds.
+    predicted : numpy.ndarray of int, shape (classifiers, held-out samples)
+        Class codes, in the order of the folds.
     seconds : float
         Median over the folds of the time of a fit.
     """
 
     n_components: int
-    right: np.ndarray
+    predicted: np.ndarray
     seconds: float
 
 
@@ -44,10 +45,7 @@ class Outcome(NamedTuple):
 
 def stratified(y: np.ndarray, folds: int, seed: int) -> list[Split]:
     """Return training and test samples of each fold, with about equal shares of all classes."""
-    from sklearn.model_selection import StratifiedKFold
-
-    splitter = StratifiedKFold(folds, shuffle=True, random_state=seed)
-    return list(splitter.split(np.zeros(len(y)), y))
+    return make_folds(y, folds, seed, np.unique(y)).splits()
 
 
 def sizes_of(X: Any, y: np.ndarray, splits: Sequence[Split]) -> Sizes:
@@ -101,7 +99,7 @@ def cross_validate(
         parts = _prepared(X[train], X[test], scale, impute)
         for name, run in runs.items():
             report(fold, name)
-            run.add_fold(fold, parts, y[train], y[test])
+            run.add_fold(fold, parts, y[train])
     return {name: run.outcome() for name, run in runs.items()}
 
 
@@ -132,11 +130,11 @@ class _Run:
         self._counts, self._note = method.counts(components, sizes)
         refusal = method.refusal(self._counts, sizes, self._folds, time_limit)
         self._stop = f"not run: {refusal}" if refusal else ""
-        self._right: dict[int, list[np.ndarray]] = {k: [] for k in self._counts}
+        self._predicted: dict[int, list[np.ndarray]] = {k: [] for k in self._counts}
         self._seconds: dict[int, list[float]] = {k: [] for k in self._counts}
         self._spent = 0.0
 
-    def add_fold(self, fold: int, parts: tuple[Any, Any], y: np.ndarray, truth: np.ndarray) -> None:
+    def add_fold(self, fold: int, parts: tuple[Any, Any], y: np.ndarray) -> None:
         """Fit and classify one fold, unless the method was stopped."""
         if self._stop:
             return
@@ -144,7 +142,7 @@ class _Run:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of a fit to a part of the samples
-                self._classify(parts, y, truth, start)
+                self._classify(parts, y, start)
         except OutOfTimeError:
             self._stop = self._out_of_time(fold)
         except MemoryError:
@@ -166,9 +164,7 @@ class _Run:
         limit = in_words(self._limit or 0.0)
         return f"stopped after {folds} of {self._folds} folds; the time limit is {limit}"
 
-    def _classify(
-        self, parts: tuple[Any, Any], y: np.ndarray, truth: np.ndarray, start: float
-    ) -> None:
+    def _classify(self, parts: tuple[Any, Any], y: np.ndarray, start: float) -> None:
         deadline = np.inf if self._limit is None else start + self._limit - self._spent
         for most, counts in self._method.fits(self._counts).items():
             before = time.perf_counter()
@@ -180,10 +176,10 @@ class _Run:
                 self._note = f"in some folds there are only {seen.shape[1]} {unit}"
             for k in counts:
                 self._seconds[k].append(seconds)
-                self._right[k].append(
+                self._predicted[k].append(
                     np.stack(
                         [
-                            classify(seen[:, :k], y, unseen[:, :k]) == truth
+                            classify(seen[:, :k], y, unseen[:, :k])
                             for classify in CLASSIFIERS.values()
                         ]
                     )
@@ -194,8 +190,8 @@ class _Run:
         if self._stop:
             return Outcome(note=self._stop)
         entries = tuple(
-            Entry(k, np.concatenate(right, axis=1), self._time(k))
-            for k, right in self._right.items()
+            Entry(k, np.concatenate(predicted, axis=1), self._time(k))
+            for k, predicted in self._predicted.items()
         )
         return Outcome(entries, self._note)
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from slce_xp._comparison.folds import Split, cross_validate
 from slce_xp._comparison.methods import METHODS, Method, Sizes, Task
-from slce_xp._comparison.table import Comparison, make_scores
+from slce_xp._comparison.table import Comparison, make_confusions, make_scores
 from slce_xp._selection import feature_path
 
 
@@ -91,13 +91,15 @@ def compare_selections(
     sizes = np.bincount(y)
     return Comparison(
         methods=tuple(outcomes),
-        scores=make_scores(outcomes, splits),
+        scores=make_scores(outcomes, splits, y),
         notes={name: outcome.note for name, outcome in outcomes.items() if outcome.note},
         n_samples=X.shape[0],
         n_features=X.shape[1],
         n_classes=int((sizes > 0).sum()),
         n_folds=len(splits),
         largest=float(sizes.max() / sizes.sum()),
+        classes=np.arange(len(sizes)),
+        confusions=make_confusions(outcomes, splits, y),
         preparation=", features selected in each fold",
         unit="features",
     )

@@ -32,6 +32,8 @@ class Score(NamedTuple):
         error; both 0 for the best itself.
     is_tied : bool
         Whether the difference is within the noise: at most two standard errors.
+    balanced_accuracy : float
+        The mean over classes of the share of their held-out samples that are classified correctly.
     seconds : float
         Median time of the fit that the embedding came from. PCA, LDA and SLCE are fitted once,
         with the most components, because fewer are the first of these. NaN for all features.
@@ -45,10 +47,11 @@ class Score(NamedTuple):
     difference: float
     difference_error: float
     is_tied: bool
+    balanced_accuracy: float
     seconds: float
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Comparison:
     """Accuracies of several methods on the same folds.
 
@@ -65,6 +68,10 @@ class Comparison:
     n_samples, n_features, n_classes, n_folds : int
     largest : float
         The accuracy of always predicting the largest class.
+    classes : numpy.ndarray, shape (K,)
+        The labels, sorted.
+    confusions : dict
+        By method, number of components and classifier: see `confusion`.
     preparation : str
         What was done to the columns in each fold.
     unit : {"components", "features"}
@@ -79,6 +86,8 @@ class Comparison:
     n_classes: int
     n_folds: int
     largest: float
+    classes: np.ndarray
+    confusions: dict[tuple[str, int, str], np.ndarray]
     preparation: str = ""
     unit: str = "components"
 
@@ -130,6 +139,38 @@ class Comparison:
         compared = {score.method for score in self.scores}
         return methods.pop() if len(methods) == 1 < len(compared) else None
 
+    def confusion(self, method: str, n_components: int, classifier: str = "5-NN") -> np.ndarray:
+        """How many held-out samples of each class are predicted to be of each class.
+
+        Parameters
+        ----------
+        method : str
+            As printed, such as "SLCE".
+        n_components : int
+        classifier : {"5-NN", "nearest centroid"}
+
+        Returns
+        -------
+        numpy.ndarray of int, shape (K, K)
+            Rows are true classes, columns predicted ones, in the order of `classes`.
+
+        Examples
+        --------
+        >>> import slce_xp
+        >>> from sklearn.datasets import load_iris
+        >>> found = slce_xp.compare(*load_iris(return_X_y=True), (2,), methods=("slce",))
+        >>> found.confusion("SLCE", 2)
+        array([[50,  0,  0],
+               [ 0, 45,  5],
+               [ 0,  7, 43]])
+        """
+        key = (method, n_components, classifier)
+        if key not in self.confusions:
+            valid = ", ".join(map(str, self.confusions))
+            raise invalid("method", f"method, n_components and classifier must be one of {valid}; "
+                          f"got {key}")  # fmt: skip
+        return self.confusions[key]
+
     def __str__(self) -> str:
         """Return the table."""
         lines = textwrap.wrap(
@@ -168,6 +209,10 @@ class Comparison:
         else:
             methods = list(dict.fromkeys(score.method for score in tied))
             text = f"no winner; within the noise: {', '.join(methods)}."
+        best = tied[0]
+        if abs(best.balanced_accuracy - best.accuracy) > best.error:
+            share = _percent(best.balanced_accuracy)
+            text += f" Balanced over classes, {best.method} has {share} %."
         return textwrap.wrap(f"{classifier}: {text}", WIDTH, subsequent_indent="  ")
 
 
@@ -199,16 +244,19 @@ def _seconds(value: float) -> str:
 # ---------------------------------------------------------------- errors
 
 
-def make_scores(outcomes: dict[str, Outcome], splits: Sequence[Split]) -> tuple[Score, ...]:
+def make_scores(
+    outcomes: dict[str, Outcome], splits: Sequence[Split], y: np.ndarray
+) -> tuple[Score, ...]:
     """Return the scores of all entries, with their differences to the best of each classifier."""
     tests = [test for _, test in splits]
+    truth = y[np.concatenate(tests)]
     ratio = float(np.mean([len(test) / len(train) for train, test in splits]))
     entries = [(name, entry) for name, o in outcomes.items() for entry in o.entries]
     scores: list[list[Score]] = [[] for _ in entries]
     for c, classifier in enumerate(CLASSIFIERS):
         if not entries:
             break
-        right = np.stack([entry.right[c] for _, entry in entries]).astype(float)
+        right = np.stack([entry.predicted[c] == truth for _, entry in entries]).astype(float)
         shares = right.mean(axis=1)
         best = int(np.argmax(shares))
         for i, (name, entry) in enumerate(entries):
@@ -219,10 +267,30 @@ def make_scores(outcomes: dict[str, Outcome], splits: Sequence[Split]) -> tuple[
                 Score(
                     name, entry.n_components, classifier, float(shares[i]),
                     standard_error(right[i], tests, ratio), difference, error,
-                    -difference <= NOISE * error, entry.seconds,
+                    -difference <= NOISE * error, _balanced(right[i], truth), entry.seconds,
                 )
             )  # fmt: skip
     return tuple(score for pair in scores for score in pair)
+
+
+def _balanced(right: np.ndarray, truth: np.ndarray) -> float:
+    sizes = np.bincount(truth)
+    shares = np.bincount(truth, right)[sizes > 0] / sizes[sizes > 0]
+    return float(shares.mean())
+
+
+def make_confusions(
+    outcomes: dict[str, Outcome], splits: Sequence[Split], y: np.ndarray
+) -> dict[tuple[str, int, str], np.ndarray]:
+    """Return the confusion table of each entry and classifier; see `Comparison.confusion`."""
+    truth, size = y[np.concatenate([test for _, test in splits])], int(y.max()) + 1
+    found = {}
+    for name, outcome in outcomes.items():
+        for entry in outcome.entries:
+            for classifier, predicted in zip(CLASSIFIERS, entry.predicted, strict=True):
+                pairs = np.bincount(truth * size + predicted, minlength=size * size)
+                found[name, entry.n_components, classifier] = pairs.reshape(size, size)
+    return found
 
 
 def standard_error(values: np.ndarray, tests: Sequence[np.ndarray], ratio: float) -> float:

@@ -7,8 +7,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from slce_xp._comparison.folds import Outcome, cross_validate, sizes_of, stratified
-from slce_xp._comparison.methods import METHODS, slce
+from slce_xp._comparison.folds import Outcome, cross_validate, sizes_of
+from slce_xp._comparison.methods import METHODS
+from slce_xp._comparison.methods import slce as slce_with
+from slce_xp._folds import make_folds
 
 # Seconds, as predicted, from which on LDA is left out: the fit itself is what was asked for.
 LDA_TIME = 10.0
@@ -51,9 +53,9 @@ def cross_validated(
     folds = min(folds, least)
     if n_components == 0:
         return "there are no components"
-    splits = stratified(codes, folds, 0)
+    splits = make_folds(codes, folds, 0, classes).splits()
     refusal = METHODS["lda"].refusal((1,), sizes_of(X, codes, splits), folds, LDA_TIME)
-    methods = {"SLCE": METHODS["slce"]._replace(fit=slce(**how)), "PCA": METHODS["pca"]}
+    methods = {"SLCE": METHODS["slce"]._replace(fit=slce_with(**how)), "PCA": METHODS["pca"]}
     found = cross_validate(
         X,
         codes,
@@ -67,17 +69,19 @@ def cross_validated(
     for name in methods:
         if not found[name].entries:
             return f"{name} {found[name].note}"
-    lda = f"not run ({refusal})" if refusal else _in_words(found["LDA"], n_components)
+    truth = codes[np.concatenate([test for _, test in splits])]
+    lda = f"not run ({refusal})" if refusal else _in_words(found["LDA"], n_components, truth)
     largest = float(counts.max() / len(y))
-    return Accuracy(_share(found["SLCE"]), _share(found["PCA"]), lda, largest, folds, why)
+    slce, pca = (_share(found[name], truth) for name in ("SLCE", "PCA"))
+    return Accuracy(slce, pca, lda, largest, folds, why)
 
 
-def _share(outcome: Outcome) -> float:
-    return float(outcome.entries[0].right[0].mean())
+def _share(outcome: Outcome, truth: np.ndarray) -> float:
+    return float((outcome.entries[0].predicted[0] == truth).mean())
 
 
-def _in_words(outcome: Outcome, n_components: int) -> str:
+def _in_words(outcome: Outcome, n_components: int, truth: np.ndarray) -> str:
     if not outcome.entries:
         return outcome.note
     fewer = outcome.entries[0].n_components
-    return f"{100 * _share(outcome):.1f} %" + f" in {fewer}" * (fewer < n_components)
+    return f"{100 * _share(outcome, truth):.1f} %" + f" in {fewer}" * (fewer < n_components)

@@ -9,9 +9,9 @@ import numpy as np
 
 import slce_xp
 from slce_xp import Comparison
-from slce_xp._comparison.folds import stratified
 from slce_xp._comparison.selectors import SELECTORS, anova_order, compare_selections
 from slce_xp._data import columns
+from slce_xp._folds import make_folds
 from slce_xp._progress import Steps
 from slce_xp.cli import checks, outputs
 from slce_xp.cli.inputs import read_to_fit
@@ -126,7 +126,7 @@ def _print_accuracy(table: Table, arguments: argparse.Namespace) -> None:
     if least < 2:
         print("\nnot cross-validated: a class has only one sample")
         return
-    splits = stratified(labels, min(arguments.folds, least), 0)
+    splits = make_folds(labels, arguments.folds, 0, np.unique(labels)).splits()
     counts = tuple(k for k in COUNTS if k < table.X.shape[1]) or (table.X.shape[1],)
     bar = Steps(len(splits) * len(SELECTORS)) if has_bar() else None
     found: Comparison = compare_selections(
