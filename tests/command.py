@@ -6,9 +6,11 @@ import os
 import re
 import subprocess
 import sys
+import warnings
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from types import SimpleNamespace
+from unittest import mock
 
 import numpy as np
 import oracle
@@ -32,8 +34,16 @@ def hooked(folder, code):
     return environment(folder / "hook", PYTHONDONTWRITEBYTECODE="1")
 
 
-def slce(folder, *arguments, options=(), **how):
-    """Run the command in a folder."""
+def slce(folder, *arguments, **how):
+    """Run the command in a folder: in this process, which saves the imports, unless `how` is given.
+
+    What needs a process of its own has an environment, options of Python or a terminal.
+    """
+    return process(folder, *arguments, **how) if how else here(folder, *arguments)
+
+
+def process(folder, *arguments, options=(), **how):
+    """Run the command in a folder, as users do."""
     how.setdefault("env", environment())
     command = [sys.executable, *options, "-m", "slce_xp", *map(str, arguments)]
     return subprocess.run(
@@ -42,10 +52,20 @@ def slce(folder, *arguments, options=(), **how):
 
 
 def here(folder, *arguments):
-    """Run the command in this process, which saves the imports."""
+    """Run the command in this process."""
     out, err = io.StringIO(), io.StringIO()
-    with contextlib.chdir(folder), redirect_stdout(out), redirect_stderr(err):
-        status = main(list(map(str, arguments)))
+    with (
+        contextlib.chdir(folder),
+        redirect_stdout(out),
+        redirect_stderr(err),
+        mock.patch.dict(os.environ, COLUMNS="100"),
+        warnings.catch_warnings(),
+    ):
+        warnings.simplefilter("default")  # as users have them, not errors
+        try:
+            status = main(list(map(str, arguments)))
+        except SystemExit as end:  # of argparse
+            status = end.code
     return SimpleNamespace(returncode=status, stdout=out.getvalue(), stderr=err.getvalue())
 
 
