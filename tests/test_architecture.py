@@ -67,6 +67,7 @@ APPLICATIONS = {
         "plot._evidence",
         "plot._feature_path",
         "plot._model",
+        "plot._points",
     },
     "pandas": set(),
     "plotly": {"plot._interactive"},

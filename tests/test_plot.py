@@ -424,14 +424,51 @@ def test_samples_of_the_fit_are_called_so():
 
 def test_ellipses_are_where_their_quadratic_form_is_one():
     Z, y = many(3, names=["a", "b", "c"])
-    centre, matrix = np.array([9.0, 1.0, 2.0]), np.diag([9.0, 4.0, 1.0]) + 0.5
-    ellipses = {"b": (centre, matrix), "not drawn": (centre, matrix)}
-    ax = plot.points(np.hstack([Z, Z[:, :1]]), y, ellipses=ellipses, components=(2, 0))
+    centre, axes = np.array([9.0, 1.0]), np.array([[3.0, 1.0], [-0.5, 1.5]])  # orthogonal
+    ax = plot.points(Z, y, ellipses=[("b", centre, axes)], components=(1, 0))
     (line,) = ax.get_lines()
-    away = line.get_xydata() - centre[[2, 0]]
-    inverse = np.linalg.inv(matrix[np.ix_([2, 0], [2, 0])])
-    np.testing.assert_allclose(np.einsum("ij,jk,ik->i", away, inverse, away), 1.0)
+    away = line.get_xydata()[:, ::-1] - centre
+    matrix = np.linalg.inv(axes.T @ axes)
+    np.testing.assert_allclose(np.einsum("ij,jk,ik->i", away, matrix, away), 1.0)
     assert to_hex(line.get_color()) == _looks.COLOURS[1].lower()
+
+
+def test_embedding_of_data_is_out_of_fold():
+    rng = np.random.default_rng(0)
+    data, y = rng.normal(size=(60, 300)), np.repeat(["a", "b", "c"], 20)  # means nothing
+    found = slce_xp.cross_embed(data, y)
+    for ax in (plot.embedding(data, y), found.plot(), plot.cross_embedding(found)):
+        np.testing.assert_allclose(places(filled(ax)[:1]), in_order(found.scores))
+        right = f"{100 * found.accuracy:.1f} % right"
+        assert ax.get_title().startswith(f"out of fold (10 folds): {right}, ")
+        assert len(ax.get_lines()) == 3  # an ellipse for each class
+    assert found.accuracy < 0.5
+    assert plot.embedding(data, y, title="mine", components=[0]).get_title() == "mine"
+    by_pair = plot.embedding(data, y, groups=np.arange(60) // 2, cv=5)
+    assert "(5 folds of groups)" in by_pair.get_title()
+
+
+def test_samples_that_were_never_held_out_are_not_drawn():
+    y = NAMES.astype(object)
+    y[0] = "alone"
+    (collection,) = filled(plot.embedding(X, y))[:1]
+    assert len(collection.get_offsets()) == 89
+
+
+def test_two_classes_out_of_fold_have_an_interval_each():
+    two = CODES < 2
+    ax = plot.embedding(X[two], NAMES[two])
+    assert len(ax.containers) == 2
+    assert [text.get_text() for text in ax.get_yticklabels()] == ["B", "NK"]
+
+
+def test_arrows_are_the_largest_correlations_with_the_components():
+    S = MODEL.structure(X)
+    names = [f"f{j}" for j in range(6)]
+    largest = [names[j] for j in np.argsort(-np.linalg.norm(S, axis=1))[:3]]
+    for ax in (plot.embedding(MODEL, X, NAMES, arrows=3, names=names),
+               plot.embedding(X, NAMES, arrows=3, names=names)):  # fmt: skip
+        assert set(largest) == set(written(ax)) & set(names)
 
 
 def test_arrows_point_as_their_vectors_and_are_named():
@@ -648,6 +685,9 @@ def test_errors_leave_no_open_figure():
         (lambda: plot.loss(none), ValueError, "n_components=2"),
         (lambda: plot.loadings(none), ValueError, "model must have components"),
         (lambda: plot.spectrum(X), TypeError, "model must be a Model .* got ndarray"),
+        (lambda: plot.embedding(X), ValueError, "y must be given"),
+        (lambda: plot.embedding(X, NAMES, X_test=X), ValueError, "X_test must come with a model"),
+        (lambda: plot.embedding("model", X, NAMES), TypeError, "model must be a Model"),
         (lambda: plot.embedding(MODEL, X[:, :3]), ValueError, "X must have 6 columns"),
         (lambda: plot.embedding(MODEL, X, NAMES[:5]), ValueError, "^y cannot be drawn: .*5 labels"),
         (lambda: plot.points(X, Z_test=X, y_test=[1]), ValueError, "^y_test cannot be drawn"),

@@ -8,14 +8,16 @@ rcParams, and text stays text in SVG and PDF files of new figures.
 """
 
 from slce_xp.plot._comparison import comparison
-from slce_xp.plot._embedding import embedding, points
+from slce_xp.plot._embedding import cross_embedding, embedding
 from slce_xp.plot._evidence import importance, permutation_test
 from slce_xp.plot._feature_path import feature_path
 from slce_xp.plot._interactive import interactive
 from slce_xp.plot._model import loadings, loss, spectrum
+from slce_xp.plot._points import points
 
 __all__ = [
     "comparison",
+    "cross_embedding",
     "embedding",
     "feature_path",
     "importance",

@@ -1,165 +1,65 @@
-"""Plots of embeddings."""
+"""Plots of embeddings by models."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from slce_xp import _backend
+from slce_xp import CrossEmbedding, Model, _backend, cross_embed
 from slce_xp._errors import invalid
-from slce_xp.plot._axes import Size, axes_for, inches
-from slce_xp.plot._given import as_components, as_model, as_points, embed
-from slce_xp.plot._labels import name_groups
-from slce_xp.plot._looks import (
-    DARK_GREY,
-    GREY,
-    MARKERS,
-    MOST_NAMED,
-    Groups,
-    axis_title,
-    coded,
-    natural_order,
-    short,
-    strips,
-)
+from slce_xp.plot._axes import Size
+from slce_xp.plot._given import as_components, as_model, embed, feature_names, is_model
+from slce_xp.plot._looks import natural_order
+from slce_xp.plot._points import points
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-MOST_VECTORS = 5_000  # points drawn as vectors in a PDF or SVG; more are rasterized
-LARGEST = 24  # points², of a marker; Matplotlib's own are 36, for few samples
-ROWS_OF_LEGEND = 25  # as many as fit into a figure of Matplotlib's default height
-
-
-def points(
-    Z: Any,
-    y: Any = None,
-    *,
-    Z_test: Any = None,
-    y_test: Any = None,
-    classes: Any = None,
-    components: Sequence[int] | None = None,
-    shares: Any = None,
-    ellipses: Mapping[Any, Any] | None = None,
-    arrows: Mapping[str, Any] | None = None,
-    title: str | None = None,
-    palette: Any = None,
-    ax: Axes | None = None,
-    figsize: Size = None,
-) -> Axes:
-    """Plot an embedding of any method.
-
-    Class names are at the medians of their classes, or next to them where they hide fewer samples,
-    or, if that is not readable, in a legend. Points are drawn in random order, so that no class
-    hides the others.
-
-    Parameters
-    ----------
-    Z : array, shape (n, k)
-    y : labels, shape (n,), optional
-        Samples with missing labels (NaN, None, an empty string) are grey, and all without `y`.
-    Z_test, y_test : optional
-        Test samples, drawn open. Labels that are not classes share one look.
-    classes : labels, shape (K,), optional
-        All classes in the order of their colours, so that plots of parts of the data agree; those
-        of `y` by default, numbers in names by value. Other labels share one look.
-    components : one, two or three indices, optional
-        Which components to draw, from 0; three give a 3-D plot. The first two by default. A single
-        one, as for two classes, gives a row for each class.
-    shares : k numbers, optional
-        What the axes show of each component: `Model.loss_shares`.
-    ellipses : mapping of classes to (centre, matrix), optional
-        For each class an ellipse of the points z with (z − centre)ᵀ matrix⁻¹ (z − centre) = 1, of
-        shapes (k,) and (k, k); drawn in two dimensions.
-    arrows : mapping of names to vectors, shape (k,), optional
-        Arrows from the origin in two dimensions, such as correlations of features with the
-        components. Along each axis the longest reaches as far as the samples.
-    title : str, optional
-        The title of the plot.
-    palette : list of colours, mapping of classes to colours, or name of a colour map, optional
-        Ten colours that differ in every kind of colour vision by default. If there are more
-        classes than colours, markers differ as well.
-    ax : Axes, optional
-        Where to draw; with ``projection="3d"`` for three components. A new figure by default. A
-        figure of your own shows a legend next to the axes if it has ``layout="constrained"``.
-    figsize : (width, height), optional
-        Inches of the new figure; ``rcParams["figure.figsize"]`` by default.
-
-    Returns
-    -------
-    Axes
-
-    Examples
-    --------
-    >>> import slce_xp.plot
-    >>> ax = slce_xp.plot.points([[0.0, 1.0], [1.0, 3.0], [4.0, 2.0]], ["a", "a", "b"])
-    >>> ax.get_xlabel(), ax.get_ylabel()
-    ('component 1', 'component 2')
-    """
-    Z, Z_test = _checked(Z, Z_test, y_test)
-    chosen = as_components(components, Z.shape[1])
-    labels, labels_test = coded(y, len(Z), "y"), coded(y_test, len(Z_test), "y_test")
-    groups = Groups.of(classes, palette, labels, labels_test)
-    codes = np.append(groups.codes(labels, len(Z)), groups.codes(labels_test, len(Z_test)))
-    used = np.unique(codes)
-    places = np.concatenate([Z, Z_test])[:, chosen]
-    ax = axes_for(ax, figsize, len(chosen))
-    if len(chosen) == 1:
-        places = strips(used, places, codes)
-        _name_rows(ax, groups, used)
-    _scatter(ax, places, codes, groups, np.arange(len(codes)) >= len(Z))
-    _add_titles(ax, chosen, shares, title)
-    has_labels = y is not None or y_test is not None
-    listed = list(used) if has_labels and len(chosen) > 1 else []
-    if len(chosen) == 2:
-        clouds = {code: places[codes == code] for code in listed if code < groups.n_classes}
-        outlines = _draw_ellipses(ax, ellipses or {}, chosen, groups)
-        if _name(ax, clouds, outlines, groups, _draw_arrows(ax, arrows or {}, chosen, places)):
-            listed = [code for code in listed if code not in clouds]
-    _add_legend(ax, groups, listed, bool(len(Z) and len(Z_test)), places)
-    return ax
-
-
-def _checked(Z: Any, Z_test: Any, y_test: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Return both embeddings on the host."""
-    if Z_test is None and y_test is not None:
-        raise invalid(
-            "y_test", "y_test must come with test samples; got none. Pass them, or leave it out"
-        )
-    Z = as_points(Z, "Z")
-    return Z, Z[:0] if Z_test is None else as_points(Z_test, "Z_test", Z.shape[1])
-
 
 def embedding(
-    model: Any = None,
+    model: Any,
     X: Any = None,
     y: Any = None,
     *,
     X_test: Any = None,
     y_test: Any = None,
+    cv: int = 10,
+    groups: Any = None,
     components: Sequence[int] | None = None,
+    arrows: int = 0,
+    names: Iterable[Any] | None = None,
     title: str | None = None,
     palette: Any = None,
     ax: Axes | None = None,
     figsize: Size = None,
 ) -> Axes:
-    """Plot the embedding of samples by a model: those of the fit filled, test samples open.
+    """Plot samples: ``embedding(X, y)`` out of fold, ``embedding(model, X, y)`` by a given model.
 
-    Classes look better apart in the samples of the fit than they are. If only these are drawn, the
-    title says so.
+    ``embedding(X, y)`` draws each sample by a model that did not see it, and an ellipse for the
+    mean of each class: see `slce_xp.cross_embed`. With a model, samples of the fit are filled, and
+    test samples open. Classes look better apart in the samples of the fit than they are; if only
+    these are drawn, the title says so.
 
     Parameters
     ----------
-    model : Model or fitted SLCE
-    X : anything that `Model.transform` takes, shape (n, d)
-        Samples of the fit.
-    y : labels, shape (n,), optional
-        Samples with missing labels (NaN, None, an empty string) are grey, and all without `y`.
+    model : Model or fitted SLCE, optional
+    X : anything that `slce_xp.fit` takes, shape (n, d)
+        Samples; with a model, those of its fit.
+    y : labels, shape (n,)
+        With a model, they are optional: samples with missing labels (NaN, None, an empty string)
+        are grey.
     X_test, y_test : optional
-        Other samples, with or without labels. Labels that are not classes of the model share one
-        look.
+        Samples for a given model that are not of its fit, with or without labels. Labels that are
+        not classes of the model share one look.
+    cv, groups : optional
+        The folds of ``embedding(X, y)``, as for `slce_xp.cross_embed`.
+    arrows : int
+        How many features to draw as arrows: those of the largest correlations with the components
+        that are drawn, `Model.structure`.
+    names : d names, optional
+        Names of the features; those of the model by default, or numbers from 1.
     components, title, palette, ax, figsize
         As for `points`.
 
@@ -174,22 +74,70 @@ def embedding(
     >>> X = np.random.default_rng(0).normal(size=(60, 5))
     >>> X[y == "NK", 0] += 9
     >>> X[y == "T", 1] += 7
+    >>> print(slce_xp.plot.embedding(X, y).get_title())
+    out of fold (10 folds): 100.0 % right, 100.0 % balanced
+    with 95 % regions of class means
     >>> model = slce_xp.fit(X, y)
     >>> ax = slce_xp.plot.embedding(model, X[::2], y[::2], X_test=X[1::2], y_test=y[1::2])
     >>> print(ax.get_xlabel())
     component 1 (76.4 % of class structure)
     """
+    look = {"components": components, "title": title, "palette": palette, "ax": ax,
+            "figsize": figsize}  # fmt: skip
+    if y is None and not is_model(model):
+        return _out_of_fold(model, X, X_test, cv, groups, arrows, names, look)
     model = as_model(model)
     if title is None and y is not None and X_test is None:
-        title = "in-sample: embedding of the samples of the fit"
+        look["title"] = "in-sample: embedding of the samples of the fit"
     return points(
         embed(model, X),
         y,
         Z_test=None if X_test is None else embed(model, X_test),
         y_test=y_test,
         classes=natural_order(model.classes),
-        components=components,
         shares=_backend.to_host(model.loss_shares) if model.criterion == "centroid" else None,
+        arrows=_feature_arrows(model, X, arrows, names, components),
+        **look,
+    )
+
+
+def cross_embedding(
+    found: CrossEmbedding,
+    *,
+    components: Sequence[int] | None = None,
+    arrows: Mapping[str, Any] | None = None,
+    title: str | None = None,
+    palette: Any = None,
+    ax: Axes | None = None,
+    figsize: Size = None,
+) -> Axes:
+    """Plot samples by models that did not see them, with 95 % ellipses of the class means.
+
+    Parameters
+    ----------
+    found : CrossEmbedding
+        The result of `slce_xp.cross_embed`. Samples that are in all training sets are not drawn.
+    components, arrows, title, palette, ax, figsize
+        As for `points`. The default title states the accuracy.
+
+    Returns
+    -------
+    Axes
+    """
+    held = found.folds >= 0
+    if title is None:
+        by = " of groups" * (found.unit == "groups")
+        title = (
+            f"out of fold ({found.n_folds} folds{by}): {100 * found.accuracy:.1f} % right, "
+            f"{100 * found.balanced_accuracy:.1f} % balanced\nwith 95 % regions of class means"
+        )
+    return points(
+        found.scores[held],
+        found.y[held],
+        classes=natural_order(found.classes),
+        ellipses=found.ellipses,
+        components=components,
+        arrows=arrows,
         title=title,
         palette=palette,
         ax=ax,
@@ -197,146 +145,37 @@ def embedding(
     )
 
 
-def _add_titles(ax: Any, chosen: list[int], shares: Any, title: str | None) -> None:
-    in_two_lines = [True] * 3 if len(chosen) == 3 else inches(ax) < 3
-    for letter, i, two in zip("xyz", chosen, in_two_lines, strict=False):
-        ax.set(**{f"{letter}label": axis_title(i, shares, "\n" if two else " ")})
-    if title is not None:
-        ax.set_title(title, parse_math=False)
+def _out_of_fold(
+    X: Any,
+    y: Any,
+    X_test: Any,
+    cv: int,
+    groups: Any,
+    arrows: int,
+    names: Iterable[Any] | None,
+    look: dict[str, Any],
+) -> Axes:
+    """Draw each sample by a model that did not see it."""
+    if X_test is not None:
+        raise invalid(
+            "X_test", "X_test must come with a model, which embeds it: embedding(model, X, y, ...)"
+        )
+    if y is None:
+        raise invalid("y", "y must be given to draw samples without a model: embedding(X, y)")
+    components = look["components"]
+    found = cross_embed(X, y, 1 + max(components or (1,)), cv, groups)
+    drawn = _feature_arrows(found.model, X, arrows, names, components)
+    return cross_embedding(found, arrows=drawn, **look)
 
 
-def _scatter(
-    ax: Any, Z: np.ndarray, codes: np.ndarray, groups: Groups, is_test: np.ndarray
-) -> None:
-    """Draw samples in random order, smaller and paler if there are many for the axes."""
-    if not len(Z):
-        return
-    area = 72**2 * inches(ax).prod()
-    size = float(np.clip(area / 4 / len(Z), 1, LARGEST))  # all together at most a quarter
-    alpha = 0.4 + 0.3 * size / LARGEST
-    order = np.random.default_rng(0).permutation(len(Z))
-    # Samples without a label lie under the others, test samples over them.
-    order = order[np.lexsort((codes[order] != groups.n_classes, is_test[order]))]
-    colours = np.array(groups.colours, dtype=object)
-    markers = np.array([MARKERS[j % len(MARKERS)] for j in groups.markers])
-    for part, drawn_open in ((order[~is_test[order]], False), (order[is_test[order]], True)):
-        # A collection has one marker; several markers take turns.
-        turns = 1 if len(np.unique(markers[codes[part]])) < 2 else 10
-        for some in np.array_split(part, turns):
-            for marker in np.unique(markers[codes[some]]):
-                mine = some[markers[codes[some]] == marker]
-                own = list(colours[codes[mine]])
-                style = (
-                    {"facecolors": "none", "edgecolors": own, "linewidths": np.sqrt(size) / 5}
-                    if drawn_open
-                    else {"facecolors": own, "linewidths": 0, "alpha": alpha}
-                )
-                if Z.shape[1] == 3:
-                    style["depthshade"] = False
-                ax.scatter(
-                    *Z[mine].T, s=size, marker=marker, rasterized=len(Z) > MOST_VECTORS, **style
-                )
-
-
-def _draw_ellipses(
-    ax: Any, ellipses: Mapping[Any, Any], chosen: list[int], groups: Groups
-) -> list[np.ndarray]:
-    """Draw an ellipse for each class that has one, and return their points."""
-    angle = np.linspace(0, 2 * np.pi, 100)
-    circle = np.stack([np.cos(angle), np.sin(angle)], axis=1)
-    outlines = []
-    for label, (centre, matrix) in ellipses.items():
-        code = groups.order.get(label)
-        if code is None:
-            continue
-        values, vectors = np.linalg.eigh(np.asarray(matrix)[np.ix_(chosen, chosen)])
-        outline = np.asarray(centre)[chosen] + circle * np.sqrt(values.clip(0)) @ vectors.T
-        colour = groups.colours[code]
-        ax.fill(*outline.T, facecolor=colour, alpha=0.25, zorder=3)
-        ax.plot(*outline.T, color=colour, linewidth=1.5, zorder=3.5)
-        outlines.append(outline)
-    return outlines
-
-
-def _draw_arrows(
-    ax: Any, arrows: Mapping[str, Any], chosen: list[int], Z: np.ndarray
+def _feature_arrows(
+    model: Model, X: Any, count: int, names: Iterable[Any] | None, components: Any
 ) -> dict[str, np.ndarray]:
-    """Draw arrows from the origin, and return where they end."""
-    if not arrows:
+    """Return the correlations of the features that correlate most with the drawn components."""
+    if not count:
         return {}
-    vectors = np.array([np.asarray(vector)[chosen] for vector in arrows.values()])
-    tips = vectors / np.abs(vectors).max() * np.abs(Z).max(axis=0)
-    for tip in tips:
-        ax.annotate(
-            "", tip, (0, 0), zorder=4,
-            arrowprops={"arrowstyle": "->", "color": DARK_GREY, "shrinkA": 0, "shrinkB": 0},
-        )  # fmt: skip
-    ax.update_datalim(tips)
-    return dict(zip(short(arrows), tips, strict=True))
-
-
-def _name(
-    ax: Any,
-    clouds: dict[int, np.ndarray],
-    outlines: list[np.ndarray],
-    groups: Groups,
-    tips: dict[str, np.ndarray],
-) -> bool:
-    """Write names of classes and of arrows; return whether those of classes could be placed."""
-    of_arrows = {len(groups.names) + i: tip[None] for i, tip in enumerate(tips.values())}
-    names = [*groups.names, *tips]
-    colours = [*groups.colours, *[GREY] * len(tips)]
-    if name_groups(ax, clouds | of_arrows, names, colours, outlines):
-        return True
-    name_groups(ax, of_arrows, names, colours, [])
-    return False
-
-
-def _name_rows(ax: Axes, groups: Groups, used: np.ndarray) -> None:
-    names = [groups.names[code] for code in used]
-    if names == ["no label"]:
-        names = [""]
-    size = None if len(used) <= ROWS_OF_LEGEND else 150 / len(used)
-    ax.set_yticks(range(len(used)), names, size=size, parse_math=False)
-    ax.tick_params(axis="y", length=0)
-    ax.set_ylim(len(used) - 0.5, -0.5)  # the first class on top
-
-
-def _add_legend(ax: Any, groups: Groups, used: list[int], both: bool, Z: np.ndarray) -> None:
-    """Add a legend of classes that are not named elsewhere, and of filled and open markers."""
-    shown = [(groups.names[j], groups.colours[j], groups.markers[j], True) for j in used]
-    if len(shown) > MOST_NAMED:
-        shown = [(f"{len(shown)} classes", DARK_GREY, 0, True)]
-    if both:
-        shown += [("train", DARK_GREY, 0, True), ("test", DARK_GREY, 0, False)]
-    if not shown:
-        return
-    # In a corner if it is short and no sample is there, otherwise next to the axes.
-    if len(shown) <= 4 and Z.shape[1] == 2:
-        places = ax.transData.transform(Z)
-        for corner in ("upper right", "upper left", "lower right", "lower left"):
-            extent = legend(ax, shown, loc=corner, framealpha=0.8).get_window_extent()
-            if not ((places >= extent.min) & (places <= extent.max)).all(axis=1).any():
-                return
-    left = 1.1 if Z.shape[1] == 3 else 1.0
-    columns = -(-len(shown) // ROWS_OF_LEGEND)
-    legend(ax, shown, loc="upper left", bbox_to_anchor=(left, 1.0), frameon=False, ncols=columns)
-
-
-def legend(ax: Any, shown: Sequence[tuple[str, Any, int, bool]], **options: Any) -> Any:
-    """Add a legend of (name, colour, marker, whether it is filled)."""
-    from matplotlib.lines import Line2D
-
-    handles = [
-        Line2D([], [], ls="", marker=MARKERS[marker % len(MARKERS)], ms=5, mec=colour,
-               mfc=colour if is_filled else "none")
-        for _, colour, marker, is_filled in shown
-    ]  # fmt: skip
-    added = ax.legend(
-        handles, [""] * len(shown), fontsize="small", handletextpad=0.3, columnspacing=1.0,
-        **options,
-    )  # fmt: skip
-    # Set afterwards, because a name may start with "_" or contain "$".
-    for text, (name, *_) in zip(added.get_texts(), shown, strict=True):
-        text.set(text=name, parse_math=False)
-    return added
+    listed = feature_names(names, model, model.n_features)
+    found = _backend.to_host(model.structure(X))
+    chosen = as_components(components, found.shape[1])
+    largest = np.argsort(-np.linalg.norm(found[:, chosen], axis=1), kind="stable")[:count]
+    return {listed[j]: found[j] for j in largest}

@@ -10,10 +10,10 @@ import numpy as np
 from slce_xp import _backend
 from slce_xp._parameters import as_count
 from slce_xp.plot._axes import Size, axes_for
-from slce_xp.plot._embedding import legend
 from slce_xp.plot._given import feature_names
 from slce_xp.plot._looks import COLOURS, GREY, MARKERS, Groups, coded, natural_order
 from slce_xp.plot._model import bars
+from slce_xp.plot._points import legend
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -14,22 +14,27 @@ from slce_xp._errors import invalid, wrong_type
 from slce_xp.plot._looks import short
 
 
+def is_model(value: Any) -> bool:
+    """Return whether it is a model or a fitted estimator."""
+    return isinstance(getattr(value, "model_", value), Model)
+
+
 def as_model(model: Any) -> Model:
     """Return the model, or that of a fitted estimator, if it has components."""
-    model = getattr(model, "model_", model)
-    if not isinstance(model, Model):
+    if not is_model(model):
         raise wrong_type(
             "model",
             f"model must be a Model or a fitted SLCE; got {type(model).__name__}. "
             "Fit one: slce_xp.fit(X, y)",
         )
-    if model.n_components == 0:
+    found: Model = getattr(model, "model_", model)
+    if found.n_components == 0:
         raise invalid(
             "model",
             "model must have components to draw; got one without any, because no direction lowers "
             "the loss: the classes overlap. Fit with n_components=2 to see the directions anyway",
         )
-    return model
+    return found
 
 
 def embed(model: Model, X: Any) -> np.ndarray:

@@ -9,10 +9,12 @@ import numpy as np
 MOST = 40  # names in the axes; more are easier to find in a legend
 PER_CLASS = 200  # samples and points of an ellipse that stand for a class
 GAP = 3  # points between names
-# Places of a name around the middle of its class, in heights of the text: first the middle itself.
-RINGS = (0.0, 1.0, 2.0, 3.5)
-PER_RING = 0.05  # to hide so much more of a class is as bad as to be a height farther away
-DIRECTIONS = np.linspace(0, 2 * np.pi, 12, endpoint=False)
+# To be a height of the text farther away is as bad as to hide this share of a group.
+PER_HEIGHT = 0.05
+# Places of a name around the middle of its group: at the middle, or this many heights away from it.
+HEIGHTS = np.repeat([0.0, 1.0, 2.0, 3.5], [1, 12, 12, 12])
+ANGLES = np.append(0.0, np.tile(np.arange(12) * np.pi / 6, 3))
+WAYS = np.stack([np.cos(ANGLES), np.sin(ANGLES)], axis=1)
 
 
 def name_groups(
@@ -77,23 +79,13 @@ def _places(
     samples = np.concatenate(spread)
     weights = np.concatenate([np.full(len(Z), 1 / len(Z)) for Z in spread])
     for code, centre in centres.items():
-        best, least = None, np.inf
         half = sizes[code] / 2
-        for ring in RINGS:
-            for angle in DIRECTIONS[: 1 if not ring else None]:
-                way = np.array([np.cos(angle), np.sin(angle)])
-                place = centre + way * (2 * ring * half[1] + half * (ring > 0))
-                inside = (place - half >= limits[0]).all() and (place + half <= limits[1]).all()
-                free = all(
-                    (np.abs(place - p) >= half + sizes[c] / 2).any() for c, p in found.items()
-                )
-                if not (inside and free):
-                    continue
-                hidden = weights[(np.abs(samples - place) < half).all(axis=1)].sum()
-                cost = hidden + PER_RING * ring
-                if cost < least:
-                    best, least = place, cost
-        if best is None:
+        places = centre + WAYS * (HEIGHTS[:, None] * sizes[code][1] + half * (HEIGHTS[:, None] > 0))
+        free = ((places - half >= limits[0]) & (places + half <= limits[1])).all(axis=1)
+        for other, place in found.items():
+            free &= (np.abs(places - place) >= half + sizes[other] / 2).any(axis=1)
+        if not free.any():
             return None
-        found[code] = best
+        hidden = (np.abs(samples - places[:, None]) < half).all(axis=2) @ weights
+        found[code] = places[np.argmin(np.where(free, hidden + PER_HEIGHT * HEIGHTS, np.inf))]
     return found
