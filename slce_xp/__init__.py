@@ -15,6 +15,7 @@ if _typing.TYPE_CHECKING:
     from slce_xp._comparison.compare import compare
     from slce_xp._comparison.table import Comparison, Score
     from slce_xp._cross import CrossEmbedding, cross_embed
+    from slce_xp._errors import ConvergenceWarning, SLCEWarning
     from slce_xp._estimator import SLCE
     from slce_xp._feature_path import FeaturePath
     from slce_xp._fit import fit
@@ -25,7 +26,6 @@ if _typing.TYPE_CHECKING:
     from slce_xp._planning.plan import Plan, plan
     from slce_xp._selection import feature_path
     from slce_xp._selector import SLCESelector
-    from slce_xp._warnings import ConvergenceWarning
 
 __version__ = "0.1.0"
 __all__ = [
@@ -37,6 +37,7 @@ __all__ = [
     "Model",
     "PermutationTest",
     "Plan",
+    "SLCEWarning",
     "Score",
     "compare",
     "cross_embed",

@@ -1,4 +1,4 @@
-"""Errors with the name of the parameter at fault as their attribute ``parameter``."""
+"""Errors, with the name of the parameter at fault as their attribute ``parameter``, and warnings."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import math
 import re
 import shlex
 import sys
+import warnings
 from types import FrameType
 from typing import TypeVar
 
@@ -68,17 +69,51 @@ def too_large(dtype: str) -> ValueError:
     return invalid("X", f"X must be small enough for sums of squares in {dtype}. Scale X down")
 
 
-def caller_level() -> int:
-    """The `stacklevel` with which a warning, given where this is called, names the user's line.
+class SLCEWarning(UserWarning):
+    """Base class of the warnings that slce_xp issues, at the line that called it.
 
-    The command is a user, too.
+    Examples
+    --------
+    >>> import warnings, slce_xp
+    >>> warnings.simplefilter("ignore", slce_xp.SLCEWarning)  # silences all of them
     """
-    package = __name__.partition(".")[0]
-    frame: FrameType | None = sys._getframe(1)
-    level = 0
-    while frame is not None:
-        name, _, module = str(frame.f_globals.get("__name__")).partition(".")
-        if name != package or module.partition(".")[0] == "cli":
-            break
+
+
+class ConvergenceWarning(SLCEWarning):
+    """Warning that an iteration stopped before its residual reached the tolerance.
+
+    The model can be used; `Model.residual` says how far it got. More passes (`max_iter`), more
+    memory, a larger `tol` or a dense solver help.
+
+    Examples
+    --------
+    >>> import warnings, numpy as np, slce_xp
+    >>> X = np.random.default_rng(0).normal(size=(300, 200))
+    >>> X[:150, :3] += 3
+    >>> y = np.repeat([0, 1], 150)
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always")
+    ...     model = slce_xp.fit(X, y, solver="krylov", max_iter=1)
+    >>> caught[0].category.__name__
+    'ConvergenceWarning'
+    """
+
+
+# Packages between the line that a warning is about and the one that issues it. Without
+# scikit-learn's, each warning of a cross-validation would name a line of scikit-learn.
+_BETWEEN = ("slce_xp", "sklearn", "joblib")
+
+
+def warn(message: str, category: type[Warning] = SLCEWarning) -> None:
+    """Issue a warning at the line of the user, which may be one of the command."""
+    # `skip_file_prefixes` of `warnings.warn` would do from Python 3.12 on.
+    frame: FrameType | None = sys._getframe()
+    level = 1
+    while frame is not None and _is_between(str(frame.f_globals.get("__name__"))):
         frame, level = frame.f_back, level + 1
-    return level + 1
+    warnings.warn(message, category, stacklevel=level)
+
+
+def _is_between(module: str) -> bool:
+    package, _, rest = module.partition(".")
+    return package in _BETWEEN and not rest.startswith("cli")

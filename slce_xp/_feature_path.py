@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import warnings
 from functools import partial
 from typing import Any
 
@@ -13,10 +12,9 @@ from slce_xp import _backend, _fit, _parameters
 from slce_xp._backend import Array
 from slce_xp._data import matrix as _matrix
 from slce_xp._data.open import open_rows
-from slce_xp._errors import caller_level, invalid
+from slce_xp._errors import ConvergenceWarning, invalid, warn
 from slce_xp._model import Model
 from slce_xp._planning.sizes import format_seconds
-from slce_xp._warnings import ConvergenceWarning
 from slce_xp.core._centred import columns_term
 from slce_xp.core._lasso import norms
 
@@ -294,19 +292,17 @@ def warn_of_limits(path: FeaturePath, n_features: int | None, gap: float) -> Non
     wanted = default_count(path.n_features) if n_features is None else n_features
     found = max(map(len, path.supports))
     if found < wanted:
-        warnings.warn(
+        warn(
             f"n_features={wanted} was asked for, but no λ down to {path.lambdas[-1]:.3g} "
             f"selects more than {found}. Ask for fewer; slce_xp.feature_path also takes smaller "
             "lambdas, and ridge > 0",
-            stacklevel=caller_level(),
         )
     if path.gaps.max() > gap:
-        warnings.warn(
+        warn(
             f"the relative duality gap is proved to {path.gaps.max():.1e} only, not to "
             f"gap={gap:g}: by rounding in {path.place}, or by features that are nearly "
             "combinations of others. Use float64, ridge > 0, or a larger gap",
             ConvergenceWarning,
-            stacklevel=caller_level(),
         )
 
 

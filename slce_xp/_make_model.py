@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 from slce_xp import _backend, _errors, _parameters, _warnings
@@ -94,10 +93,9 @@ def make_separating_model(
     dtype = getattr(xp, plan.dtype)
     k = int(found.components.shape[0])
     if k < plan.n_components:
-        warnings.warn(
+        _errors.warn(
             f"n_components={plan.n_components} was asked for, but the class means differ in {k} "
             "dimensions only; these are kept",
-            stacklevel=_errors.caller_level(),
         )
     (loss,) = _backend.read(moments.total_loss)
     (total_loss,) = _eigen.scaled_numbers([float(loss)], moments.unit_exponent, "total_loss")

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
 
 from slce_xp import _parameters
-from slce_xp._errors import caller_level
+from slce_xp._errors import ConvergenceWarning, warn
 from slce_xp.core import _eigen
 from slce_xp.core._krylov import Request
 from slce_xp.core._problem import Problem
@@ -20,35 +19,14 @@ DOMINANT = 0.9
 KNOWN_SPREAD = 1e4
 
 
-class ConvergenceWarning(UserWarning):
-    """Warning that an iteration stopped before its residual reached the tolerance.
-
-    The model can be used; `Model.residual` says how far it got. More passes (`max_iter`), more
-    memory, a larger `tol` or a dense solver help.
-
-    Examples
-    --------
-    >>> import warnings, numpy as np, slce_xp
-    >>> X = np.random.default_rng(0).normal(size=(300, 200))
-    >>> X[:150, :3] += 3
-    >>> y = np.repeat([0, 1], 150)
-    >>> with warnings.catch_warnings(record=True) as caught:
-    ...     warnings.simplefilter("always")
-    ...     model = slce_xp.fit(X, y, solver="krylov", max_iter=1)
-    >>> caught[0].category.__name__
-    'ConvergenceWarning'
-    """
-
-
 def warn_if_unconverged(solution: Solution, request: Request) -> None:
     """Warn if an iteration ended too early."""
     if not solution.converged:
-        warnings.warn(
+        warn(
             f"after {solution.passes} passes the residual, relative to the scatter of X, is above "
             f"tol={request.tol:g}, or it is not proved that these are the leading components; "
             f"raise max_iter={request.max_iter}, max_memory or tol, or use a dense solver",
             ConvergenceWarning,
-            stacklevel=caller_level(),
         )
 
 
@@ -57,10 +35,9 @@ def components_for(share: Any, values: np.ndarray, total_loss: float) -> int:
     removed = np.cumsum(values) / (total_loss or 1.0)
     count = int(np.searchsorted(removed, share)) + 1
     if 0 < len(removed) < count:
-        warnings.warn(
+        warn(
             f"n_components={share} is more than the share of the loss that components remove, "
             f"which is {removed[-1]:.4f} for all {len(removed)} that lower it; these are kept",
-            stacklevel=caller_level(),
         )
     return min(count, len(removed))
 
@@ -82,7 +59,7 @@ def note_on_units(problem: Problem, rounding: float, names: np.ndarray | None) -
         note = f"column {name} carries {100 * share:.0f} % of the scatter of X"
     if note:
         note += ": standardise the columns if their units differ"
-        warnings.warn(note, stacklevel=caller_level())
+        warn(note)
     return note
 
 
@@ -92,27 +69,23 @@ def warn_if_useless(n_components: int | float | str | None, kept: int, low: int,
     counts_itself = is_share or n_components == "positive"
     if counts_itself and kept == low < high:
         request = n_components if is_share else repr(n_components)
-        warnings.warn(
+        warn(
             f"n_components={request} has {low} components, but up to {high} eigenvalues may be "
             "positive: the others cannot be distinguished from zero. Use a dense solver or float64",
-            stacklevel=caller_level(),
         )
     elif counts_itself and high == 0:
-        warnings.warn(
+        warn(
             "no direction lowers the loss, so the model has no components: the classes "
             "overlap too much. n_components=1 gives the best single direction",
-            stacklevel=caller_level(),
         )
     elif high == 0:
-        warnings.warn(
+        warn(
             "no direction lowers the loss, so the embedding is of little use: the classes overlap "
             "too much",
-            stacklevel=caller_level(),
         )
     elif n_components is not None and not counts_itself and low < kept:
         known = "lower" if low == high else "are known to lower"
-        warnings.warn(
+        warn(
             f"n_components={kept} was asked for, but only the first {low} {known} the loss; "
             "n_components='positive' keeps those",
-            stacklevel=caller_level(),
         )

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import datetime
 import numbers
-import warnings
 from typing import Any
 
 import numpy as np
 
 from slce_xp._data.matrix import is_missing
-from slce_xp._errors import wrong_type
+from slce_xp._errors import warn, wrong_type
 
 # Of dtypes, by NumPy's letter, and of single labels.
 KINDS = {
@@ -80,10 +79,9 @@ def without_label(values: np.ndarray, unlabeled: Any) -> np.ndarray | None:
 def warn_if_unmarked(unlabeled: Any) -> None:
     """Warn of a mark that no sample has: it may be misspelt."""
     if unlabeled is not None and not marks_missing(unlabeled):
-        warnings.warn(
+        warn(
             f"unlabeled={unlabeled!r} marks no sample of positive weight, so all labels in y are "
             "classes. Check the mark, or leave it out if every sample has a label",
-            stacklevel=4,
         )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,7 @@ import numpy as np
 from slce_xp import _backend
 from slce_xp._data.label_values import plain
 from slce_xp._data.matrix import check_values
-from slce_xp._errors import invalid, wrong_type
+from slce_xp._errors import invalid, warn, wrong_type
 from slce_xp.core._given import check_not_masked
 
 
@@ -109,8 +108,7 @@ def warn_if_unknown(class_weight: Any, classes: np.ndarray) -> None:
     """Warn of weights of labels that no batch had: they may be misspelt, or still come."""
     unknown = _unknown_keys(class_weight, classes)
     if unknown:
-        warnings.warn(
+        warn(
             f"class_weight has keys that are labels of no batch so far: {unknown[:10]}, and y had "
             f"{plain(classes)[:10]}{' …' * (len(classes) > 10)}. Use the labels of y as keys",
-            stacklevel=3,
         )

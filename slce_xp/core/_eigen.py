@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
@@ -65,10 +64,9 @@ def _holds(dtype: Any, scaled: np.ndarray, unscaled: np.ndarray) -> bool:
 
 
 def _warn_of_range(name: str, dtype: str) -> None:
-    warnings.warn(
+    _errors.warn(
         f"{name} must be within the range of {dtype} to be returned; some are zero or infinite "
         "instead. Components are not affected. Scale X or the weights",
-        stacklevel=_errors.caller_level(),
     )
 
 

@@ -8,7 +8,6 @@ Only :math:`N^{-1} C^T` for the K centred class means :math:`C` is as long as th
 from __future__ import annotations
 
 import math
-import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +15,7 @@ import numpy as np
 
 from .. import _backend
 from .._backend import Array, namespace_of, read
-from .._errors import invalid
+from .._errors import invalid, warn
 from .._parameters import as_count, as_shrinkage
 from . import _eigen, _given
 from ._groups import Groups
@@ -219,10 +218,9 @@ def _chosen(
         if is_singular:
             reason, remedy = "leaves the covariance within classes singular: along some ", ""
             reason += "components these samples do not vary, but others will"
-        warnings.warn(
+        warn(
             f"shrinkage={shrinkage:.1g} {reason}; {least:.1g} is used. "
             f"Use {remedy}shrinkage='auto'",
-            stacklevel=2,
         )
     return Shrinkage(min(1.0, max(shrinkage, least)), 1.0)
 
@@ -352,12 +350,11 @@ def _inverse_spread(problem: Problem) -> tuple[Array, int]:
     host, unknown = read(varies, varies & ~known)
     if unknown.any():
         first = int(unknown.argmax())
-        warnings.warn(
+        warn(
             f"{int(unknown.sum())} of {len(unknown)} features (the first is number {first}) vary "
             "within classes by less than rounding of such values leaves, or not at all; they are "
             "measured by how class means differ. Use float64, or leave out features that tell "
             "the class by themselves",
-            stacklevel=2,
         )
     return inverse, int(host.sum())
 
