@@ -21,9 +21,10 @@ if _typing.TYPE_CHECKING:
     from slce_xp._fit import fit
     from slce_xp._importance import ImportanceInterval, importance_interval
     from slce_xp._load import load
+    from slce_xp._make_plan import plan
     from slce_xp._model import Model
     from slce_xp._permutation import PermutationTest, permutation_test
-    from slce_xp._planning.plan import Plan, plan
+    from slce_xp._planning.plan import Plan
     from slce_xp._selection import feature_path
     from slce_xp._selector import SLCESelector
 
@@ -57,7 +58,7 @@ if not _typing.TYPE_CHECKING:
         __name__,
         {
             "Comparison": "_comparison",
-            "ConvergenceWarning": "_warnings",
+            "ConvergenceWarning": "_errors",
             "CrossEmbedding": "_cross",
             "FeaturePath": "_feature_path",
             "ImportanceInterval": "_importance",
@@ -66,6 +67,7 @@ if not _typing.TYPE_CHECKING:
             "Plan": "_planning.plan",
             "SLCE": "_estimator",
             "SLCESelector": "_selector",
+            "SLCEWarning": "_errors",
             "Score": "_comparison",
             "compare": "_comparison",
             "cross_embed": "_cross",
@@ -74,7 +76,7 @@ if not _typing.TYPE_CHECKING:
             "importance_interval": "_importance",
             "load": "_load",
             "permutation_test": "_permutation",
-            "plan": "_planning.plan",
+            "plan": "_make_plan",
         },
         modules=("anndata", "core", "plot"),
     )

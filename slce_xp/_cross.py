@@ -140,7 +140,7 @@ def cross_embed(
     cv: int = 10,
     groups: Any = None,
     *,
-    random_state: int = 0,
+    random_state: int | None = 0,
     **options: Any,
 ) -> CrossEmbedding:
     """Embed each sample by a model that did not see it.
@@ -163,7 +163,7 @@ def cross_embed(
     groups : array, list or Series, shape (n,), optional
         What samples were measured on, such as mice, if there are several of each: those of a group
         are held out together, and ellipses are of means of groups.
-    random_state : int
+    random_state : int or None
         Seed of the folds, and of the fit.
     **options
         Further parameters of `slce_xp.fit`; not `unlabeled`.

@@ -1,4 +1,4 @@
-"""Errors, with the name of the parameter at fault as their attribute ``parameter``, and warnings."""
+"""Errors whose attribute ``parameter`` names the parameter at fault, and warnings."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ import shlex
 import sys
 import warnings
 from types import FrameType
-from typing import TypeVar
+from typing import Any, TypeVar
+
+import numpy as np
 
 E = TypeVar("E", bound=Exception)
 
@@ -28,6 +30,15 @@ def invalid(parameter: str, message: str) -> ValueError:
 def wrong_type(parameter: str, message: str) -> TypeError:
     """A TypeError that names a parameter."""
     return naming(parameter, TypeError(message))
+
+
+def shown(value: Any) -> str:
+    """The repr of a value, in which numbers and texts of NumPy look as those of Python do."""
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(map(shown, value))}]"
+    if isinstance(value, (np.datetime64, np.timedelta64)):
+        value = str(value)
+    return repr(value.astype(object) if isinstance(value, np.generic) else value)
 
 
 def not_installed(user: str, library: str, error: ImportError, package: str) -> ImportError:

@@ -1,26 +1,30 @@
-"""SLCE as a scikit-learn transformer."""
+"""SLCE as a scikit-learn classifier that transforms."""
 
 from __future__ import annotations
 
 import dataclasses
 import numbers
 import os
-import warnings
 from types import ModuleType
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
+from sklearn.base import (
+    BaseEstimator,
+    ClassifierMixin,
+    ClassNamePrefixFeaturesOutMixin,
+    TransformerMixin,
+    clone,
+)
 from sklearn.exceptions import DataConversionWarning, NotFittedError
 from sklearn.metrics import accuracy_score
-from sklearn.utils import ClassifierTags, check_array, check_random_state
-from sklearn.utils.metaestimators import available_if
+from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from slce_xp import _backend, _fit, _parameters
 from slce_xp._backend import Array
 from slce_xp._data import marks, matrix, row_reader, sample_weights
-from slce_xp._errors import invalid
+from slce_xp._errors import invalid, warn
 from slce_xp._model import Model
 from slce_xp._partial import Statistics, add_up, merge, solve
 from slce_xp.core._given import check_not_masked
@@ -36,8 +40,13 @@ _FITTED = {f"{name}_": name for name in (
 )}  # fmt: skip
 
 
-class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  # type: ignore[misc]
-    r"""Supervised Linear Centroid-Encoder as a scikit-learn transformer.
+class SLCE(
+    ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]
+    ClassifierMixin,  # type: ignore[misc]
+    TransformerMixin,  # type: ignore[misc]
+    BaseEstimator,  # type: ignore[misc]
+):
+    r"""Supervised Linear Centroid-Encoder: a scikit-learn classifier that transforms.
 
     Embeds samples by the orthonormal :math:`A`, of shape (d, k), that best reconstructs the
     centroid of each sample's class,
@@ -48,14 +57,16 @@ class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  #
     scikit-learn's `array_api_dispatch` is set. See `slce_xp.fit`, which does the computation, for
     the method and for details of the parameters.
 
-    With ``criterion="separation"`` it is a classifier for scikit-learn, too: cross-validation is
-    stratified and scores are accuracies. `predict` exists for both criteria.
+    As LinearDiscriminantAnalysis it embeds samples and classifies them: in the last place of a
+    pipeline it predicts, scores are accuracies, and folds are stratified.
 
     Parameters
     ----------
     n_components : int, float, "positive" or None
-        Components to keep, from 1 to d. None: number of classes − 1. "positive": only those
-        that lower the loss. A fraction between 0 and 1: as many as remove this share of the loss.
+        Components to keep, from 1 to d, or to K − 1 for "separation". None: K − 1, the number of
+        classes − 1. "positive": those that lower the loss, or all in which class means differ. A
+        fraction: the fewest that remove this share of the loss that those remove, or that reach
+        this share of their separation; see `slce_xp.fit`.
     solver : {"auto", "scatter", "gram", "krylov"}
         The form of the eigenproblem; all give the same result.
     backend : {"numpy", "cupy", "torch", "jax", "dpnp"} or None
@@ -70,7 +81,7 @@ class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  #
     max_memory : int or str, optional
         Bytes that a fit may allocate in addition to X, such as "2GB".
     class_weight : "balanced", dict or None
-        Weights of the classes.
+        Weights of the classes. Those of a dict multiply their odds in `predict`, too.
     unlabeled : optional
         The label in y that marks samples without one, such as -1. None: all are labelled.
     unlabeled_weight : float
@@ -82,6 +93,8 @@ class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  #
     random_state : int, RandomState instance or None
         Seed for directions that are arbitrary. A RandomState, or None for NumPy's global one, draws
         another seed for each fit.
+    progress : bool
+        Whether `fit` shows a progress bar (needs tqdm).
 
     Attributes
     ----------
@@ -99,7 +112,7 @@ class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  #
         How many of them lower the loss.
     loss_ : float
         The loss with all components.
-    loss_ratio_ : array, shape (k,)
+    loss_shares_ : array, shape (k,)
         The share of the loss that each component removes, as `explained_variance_ratio_` of PCA
         is the share of the variance; negative for one that raises the loss.
     solver_ : str
@@ -126,14 +139,13 @@ class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  #
     `fit_transform`, `get_feature_names_out`, `set_output`, `get_params`, `set_params` and metadata
     routing are those of scikit-learn. What users of PCA and LDA may look for:
 
-    - `explained_variance_ratio_` is `loss_ratio_`, `means_` is `centroids_`, and `scalings_` is the
-      transpose of `components_`.
+    - `explained_variance_ratio_` is `loss_shares_`, `means_` is `centroids_`, and `scalings_` is
+      the transpose of `components_`.
     - There is no `whiten`: components are orthonormal directions, in which distances are those of
       X; add a StandardScaler behind it.
     - There is no `get_covariance`: SLCE is not a model of densities.
-    - There are no `priors`: `class_weight` weights the classes. It changes the probabilities of
-      ``criterion="separation"``; the nearest centroid, by which ``criterion="centroid"`` predicts,
-      has none.
+    - There are no `priors`: ``class_weight={...}`` multiplies the odds of the classes. They are
+      equal for ``criterion="centroid"`` and the shares of the classes for "separation".
 
     Examples
     --------
@@ -167,6 +179,7 @@ class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  #
         criterion: str = "centroid",
         shrinkage: float | str = "auto",
         random_state: Any = 0,
+        progress: bool = False,
     ) -> None:
         self.n_components = n_components
         self.solver = solver
@@ -181,6 +194,7 @@ class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  #
         self.criterion = criterion
         self.shrinkage = shrinkage
         self.random_state = random_state
+        self.progress = progress
 
     # ------------------------------------------------------------ fit
 
@@ -220,6 +234,7 @@ class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  #
             sample_weight=sample_weight,
             criterion=self.criterion,
             shrinkage=self.shrinkage,
+            progress=self.progress,
             **self._options(),
         )
         if self.backend is not None:
@@ -331,11 +346,6 @@ class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  #
 
     def __getattr__(self, name: str) -> Any:
         # Called for missing attributes: solve the batches when one of a fit is first used.
-        if name == "predict_proba":
-            raise AttributeError(
-                "predict_proba needs criterion='separation', which has a metric of the spread "
-                f"within classes; this SLCE has {self.criterion!r}. Fit with that criterion"
-            )
         statistics = self.__dict__.get("statistics_")
         if statistics is None or name not in (*_FITTED, "model_", "n_iter_"):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
@@ -349,11 +359,7 @@ class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  #
             marks.warn_if_unmarked(self.unlabeled)
         sample_weights.warn_if_unknown(self.class_weight, statistics.classes[statistics.counts > 0])
         model = solve(
-            statistics,
-            self.n_components,
-            seed_of(self.random_state),
-            self.criterion,
-            self.shrinkage,
+            statistics, self.n_components, self.criterion, self.shrinkage, self.class_weight
         )
         self._adopt(model.to(*_backend.place_of(statistics.home)))
         return self.__dict__[name]
@@ -374,7 +380,7 @@ class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  #
         return self.model_.loss
 
     @property
-    def loss_ratio_(self) -> Array:
+    def loss_shares_(self) -> Array:
         """The share of the loss that each component removes, shape (k,)."""
         return self.model_.loss_shares
 
@@ -443,9 +449,10 @@ class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  #
     # ------------------------------------------------------------ classes
 
     def predict(self, X: Any) -> Array:
-        """Classify samples: the most probable class, or that of the nearest centroid.
+        """Classify samples: the most probable class.
 
-        For ``criterion="centroid"``, distances are those in the embedding.
+        For ``criterion="centroid"``, that of the nearest centroid in the embedding, unless
+        `class_weight` is a dict.
 
         Parameters
         ----------
@@ -473,9 +480,10 @@ class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  #
         # JAX has no 64-bit numbers by default: labels that it would change stay on the host.
         return moved if np.array_equal(_backend.to_host(moved), predicted) else predicted
 
-    @available_if(lambda estimator: estimator.criterion == "separation")  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> Array:
-        """The probability of each class, for ``criterion="separation"``.
+        """The probability of each class, if classes are Gaussians of one spread in the embedding.
+
+        See `slce_xp.Model.predict_proba`.
 
         Parameters
         ----------
@@ -492,7 +500,7 @@ class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  #
         >>> from sklearn.datasets import load_iris
         >>> from slce_xp import SLCE
         >>> X, y = load_iris(return_X_y=True)
-        >>> SLCE(criterion="separation").fit(X, y).predict_proba(X[:1]).round(3)
+        >>> SLCE().fit(X, y).predict_proba(X[:1]).round(3)
         array([[1., 0., 0.]])
         """
         X = self._given(X, "predict_proba")
@@ -609,15 +617,12 @@ class SLCE(TransformerMixin, ClassNamePrefixFeaturesOutMixin, BaseEstimator):  #
         tags.input_tags.sparse = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         tags.array_api_support = True
-        if self.criterion == "separation":  # the nearest centroid has no use for class weights
-            tags.estimator_type = "classifier"
-            tags.classifier_tags = ClassifierTags()
         return tags
 
 
 def checked(estimator: Any, X: Any, *, reset: bool, ensure_all_finite: bool) -> Any:
     """Return `X` for a fit or a model, after scikit-learn's checks of names, numbers and shape."""
-    matrix.refuse_path(X)
+    matrix.refuse_unreadable(X)
     check_not_masked(X, "X")  # scikit-learn would drop the mask
     if is_of_another_library(X):
         # Checked by the fit and the model: scikit-learn would require `array_api_dispatch`.
@@ -656,11 +661,10 @@ def one_column(y: Any) -> Any:
     shape: tuple = np.shape(y) if isinstance(y, (list, tuple)) else getattr(y, "shape", ())
     if len(shape) != 2 or shape[1] != 1:
         return y
-    warnings.warn(
+    warn(
         "A column-vector y was passed when a 1d array was expected. Please change the shape of y "
         "to (n_samples, ), for example using ravel().",
         DataConversionWarning,
-        stacklevel=3,
     )
     values = y if _backend.is_array(y) else np.asarray(y)
     return values[:, 0]

@@ -12,7 +12,7 @@ from slce_xp import _backend, _fit, _parameters
 from slce_xp._backend import Array
 from slce_xp._data import matrix as _matrix
 from slce_xp._data.open import open_rows
-from slce_xp._errors import ConvergenceWarning, invalid, warn
+from slce_xp._errors import ConvergenceWarning, invalid, shown, warn
 from slce_xp._model import Model
 from slce_xp._planning.sizes import format_seconds
 from slce_xp.core._centred import columns_term
@@ -264,7 +264,7 @@ class FeaturePath:
             raise invalid(
                 "n_features",
                 f"n_features must be at most the features of the path, which has none; got "
-                f"{n_features!r}. Compute a path to smaller penalties",
+                f"{shown(n_features)}. Compute a path to smaller penalties",
             )
         count = _parameters.as_count(n_features, "n_features", 1, int(sizes.max()))
         return int(np.argmax(sizes >= count)), count

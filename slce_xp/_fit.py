@@ -39,7 +39,7 @@ def fit(
     tol: float = 1e-6,
     max_iter: int = 50,
     max_memory: int | str | None = None,
-    random_state: int = 0,
+    random_state: int | None = 0,
     sample_weight: Any = None,
     class_weight: str | dict[Any, float] | None = None,
     unlabeled: Any = None,
@@ -71,10 +71,11 @@ def fit(
         Class labels: integers, strings, booleans, dates. On any device or on the host.
         Continuous targets raise ValueError.
     n_components : int, float, "positive" or None
-        Components to return, from 1 to d. None: number of classes − 1. "positive": only
-        those that lower the loss, which may be none. A fraction between 0 and 1: as many of
-        those as remove this share of the loss, the sum of `Model.loss_shares`; all of them, with
-        a warning, if they remove less.
+        Components to return, from 1 to d, or to K − 1 for criterion "separation". None: K − 1, the
+        number of classes − 1. "positive": those that lower the loss, which may be none; for
+        "separation" all in which class means differ. A fraction between 0 and 1: the fewest that
+        remove this share of the loss that all "positive" ones remove; for "separation" the fewest
+        that reach this share of the `Model.separation` of all, beyond the ½ of chance.
     backend : {"numpy", "cupy", "torch", "jax", "dpnp"}, namespace or None
         None computes on X's own device. A name moves X there, once; or block by block, if X is read
         in blocks or is too large for the device.
@@ -97,15 +98,15 @@ def fit(
         Bytes that the fit may allocate in addition to X, such as "2GB"; blocks that are read count.
         If no form fits, MemoryError is raised before any work. On a GPU the free memory is a bound,
         too.
-    random_state : int
+    random_state : int or None
         Seed for directions that are arbitrary by nature (null space of X) and for the start
-        block of the matrix-free form.
+        block of the matrix-free form. None draws another one for each fit.
     sample_weight : array or list, shape (n,), optional
         What each sample counts in means and scatters. A weight of 2 duplicates the sample; 0 drops
         it, whatever it holds.
     class_weight : "balanced" or dict, optional
-        Weights by label that multiply those of the samples; "balanced" gives all classes the same
-        weight in total.
+        Weights by label that multiply those of the samples, and the odds of the classes in
+        `Model.predict`; "balanced" gives all classes the same weight in total.
     unlabeled : optional
         The value in y that marks a sample without a label, of the kind of the labels (text,
         number, date), or "missing" for None and NaN. Such samples add their own reconstruction to
@@ -151,7 +152,7 @@ def fit(
     -----
     ConvergenceWarning
         If `max_iter` passes, or the memory for them, did not suffice.
-    UserWarning
+    SLCEWarning
         If no sample has the mark `unlabeled`; if no component lowers the loss, or not all that were
         asked for do; if it is not known how many do (see `Model.n_positive_bounds`); if one column
         carries more than 90 % of the scatter, or drowns others in rounding; if eigenvalues are
@@ -189,10 +190,10 @@ def fit(
     groups, kept = labels.counted()
     if separates:
         _parameters.check_separable(labels.n_unlabeled)
-        k = _parameters.as_separating_count(n_components, n_classes, d)
-    else:
-        unsupervised = None if groups.is_supervised else n
-        k = _parameters.as_component_count(n_components, n_classes, d, unsupervised)
+    unsupervised = None if groups.is_supervised else n
+    k = _parameters.as_component_count(
+        n_components, n_classes, d, unsupervised, separates=separates
+    )
     seed = _parameters.as_seed(random_state)
     max_iter = _parameters.as_count(max_iter, "max_iter", 1)
     tol = _parameters.as_tolerance(tol)
@@ -211,8 +212,9 @@ def fit(
         rows = open_planned(matrix, place, plan, bar, kept)
         problem = problem_of(rows, groups, plan.form)
         if separates:
-            found = _separation.solve(problem, plan.form, k, weight_of_diagonal)
-            model = make_separating_model(problem, found, labels, plan, X)
+            share = _parameters.as_share(n_components)
+            found = _separation.solve(problem, plan.form, k, weight_of_diagonal, share)
+            model = make_separating_model(problem, found, labels, plan, n_components, X)
         else:
             is_cheap = plan.where == MEMORY and not _backend.is_accelerated(place)
             request = Request(
@@ -227,7 +229,7 @@ def fit(
                 bar.residual,
             )
             solution = solve(problem, plan.form, request)
-            model = make_model(problem, solution, labels, plan, n_components, X)
+            model = make_model(problem, solution, labels, plan, n_components, X, (rows, groups))
             _warnings.warn_if_unconverged(solution, request)
         bar.done()
     return model

@@ -52,7 +52,7 @@ def importance_interval(
     groups: Any = None,
     n_resamples: int = 200,
     level: float = 0.95,
-    random_state: int = 0,
+    random_state: int | None = 0,
     sample_weight: Any = None,
     **fit_options: Any,
 ) -> ImportanceInterval:
@@ -75,7 +75,7 @@ def importance_interval(
     n_resamples : int
     level : float
         The share of the resamples between the bounds, between 0 and 1.
-    random_state : int
+    random_state : int or None
         Seed of the resamples.
     sample_weight : array, shape (n,), optional
     **fit_options

@@ -83,6 +83,8 @@ def _from_contents(facts: dict[str, Any], contents: dict[str, np.ndarray]) -> Mo
         patterns=contents.get("patterns"),
         shrinkage=facts.get("shrinkage"),
         separation=facts.get("separation"),
+        log_odds=contents.get("log_odds"),
+        _spread=facts.get("spread"),
         _gap=facts.get("separation_gap"),
         criterion=str(facts.get("criterion", "centroid")),
         feature_names=contents.get("feature_names"),
@@ -92,7 +94,7 @@ def _from_contents(facts: dict[str, Any], contents: dict[str, np.ndarray]) -> Mo
     expected = {
         "components": (k, d), "eigenvalues": (k,), "mean": (d,), "centroids": (n_classes, d),
         "counts": (n_classes,), "weights": (n_classes,), "scale": (d,), "feature_names": (d,),
-        "patterns": (k, d),
+        "patterns": (k, d), "log_odds": (n_classes,),
     }  # fmt: skip
     kinds = {"counts": "i", "feature_names": "U"}
     if model.criterion not in _parameters.CRITERIA or (

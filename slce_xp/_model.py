@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from slce_xp import _backend, _features, _files, _parameters, _summary
+from slce_xp import _backend, _features, _files, _html, _parameters, _summary
 from slce_xp._backend import Array, Place, Sparse
 from slce_xp._data import matrix as _matrix
 from slce_xp._data.open import open_rows
@@ -25,7 +25,7 @@ from slce_xp.core._planes import Plane
 from slce_xp.core._rows import BlockRows, Rows
 
 ARRAYS = ("components", "eigenvalues", "mean", "centroids", "counts", "weights")
-_OPTIONAL_ARRAYS = ("scale", "patterns")
+_OPTIONAL_ARRAYS = ("scale", "patterns", "log_odds")
 MOST_CONFUSIONS = 100  # pairs of classes that `Model.confusions` has
 
 
@@ -97,6 +97,10 @@ class Model:
         Rows of AᵀN, for "separation": what one unit of each component looks like in the features.
     shrinkage : float or None
         The weight of the diagonal in N.
+    log_odds : array, shape (K,), or None
+        For criterion "centroid", the logarithms of the weights that a dict of `class_weight` gave
+        the classes, up to a constant, which `predict` adds to their log-likelihoods if `spread` is
+        known.
     separation : float or None
         The probability that a sample of one of two classes is distinguished from the other class: a
         mean over pairs of classes by their shares, if classes are Gaussians with the covariance N.
@@ -142,6 +146,8 @@ class Model:
     patterns: Array | None = None
     shrinkage: float | None = None
     separation: float | None = None
+    log_odds: Array | None = None
+    _spread: float | None = None  # see `spread`
     _gap: Plane | float | None = None  # see `separation_gap`
 
     def __post_init__(self) -> None:
@@ -351,6 +357,45 @@ class Model:
 
     def __str__(self) -> str:
         return _summary.summary(self)
+
+    @property
+    def spread(self) -> float | None:
+        r"""The standard deviation of samples about the centroids of their classes, a float.
+
+        In the embedding, pooled over classes and components,
+
+        .. math:: \sigma^2 = \frac1{nk} \operatorname{tr}(A^T S_w A)
+            = \frac1{nk} \sum_{i \le k} (a_i^T S_b a_i - \mu_i)
+
+        and at least what rounding leaves: what `predict_proba` takes for that of a Gaussian. For
+        criterion "separation" it is 1, by the scale of its components. None, for it is not known,
+        if some samples of batches had no label.
+
+        Examples
+        --------
+        >>> import slce_xp
+        >>> slce_xp.fit([[0.0], [4.0], [5.0], [9.0]], [0, 0, 1, 1]).spread
+        2.0
+        """
+        if self.criterion == "separation":
+            return 1.0
+        if self._spread is not None or self.n_unlabeled:
+            return self._spread
+        with _backend.computing(self._place):
+            means = self._embedded(self._place.xp, self.centroids)
+            means, weights, values = _backend.read(means, self.weights, self.eigenvalues)
+        # In a unit of its own, in which squares are in range.
+        unit = float(np.abs(means).max(initial=0.0))
+        if not unit:
+            return 0.0
+        between = float(weights @ np.square(means / unit, dtype=np.float64).sum(axis=1))
+        within = between - float((values / unit / unit).sum(dtype=np.float64))
+        least = float(np.finfo(values.dtype).eps) * between
+        k, weight = self.n_components, float(weights.sum(dtype=np.float64))
+        return unit * math.sqrt(max(within, least) / (k * weight))
+
+    def _repr_html_(self) -> str:
+        return _html.table(str(self))
 
     @property
     def separation_gap(self) -> float | None:
@@ -581,8 +626,8 @@ class Model:
     def predict(self, X: Any) -> np.ndarray:
         """Classify samples.
 
-        By criterion "separation", the most probable class, see `predict_proba`; by "centroid", that
-        of the nearest centroid in the embedding.
+        The most probable class, see `predict_proba`: for criterion "centroid" that of the nearest
+        centroid in the embedding, unless `class_weight` was a dict.
 
         Parameters
         ----------
@@ -603,15 +648,17 @@ class Model:
         """
         embedded = self._embedded_to_classify(X)
         with _backend.computing(self._place):
-            best = self._place.xp.argmax(self._scores(embedded), axis=1)
+            best = self._place.xp.argmax(self._scores(embedded)[0], axis=1)
             return np.asarray(self.classes[_backend.to_host(best)])
 
     def predict_proba(self, X: Any) -> Array:
-        r"""The probability of each class, if classes are Gaussians with the covariance N.
+        r"""The probability of each class, if classes are Gaussians of one spread in the embedding.
 
-        .. math:: p_j \propto \pi_j \exp\bigl(-\tfrac12 \lVert A^T (x - c_j) \rVert^2\bigr)
+        .. math:: p_j \propto \pi_j \exp\Bigl(
+            -\frac{\lVert A^T (x - c_j) \rVert^2}{2 \sigma^2}\Bigr)
 
-        For criterion "separation" only.
+        with the standard deviation σ = `spread`. For criterion "separation", σ = 1 and π are the
+        shares of the classes; for "centroid", π are equal, or the weights of a `class_weight`.
 
         Parameters
         ----------
@@ -626,18 +673,25 @@ class Model:
         Examples
         --------
         >>> import slce_xp
-        >>> X = [[0.0], [4.0], [5.0], [9.0]]
-        >>> model = slce_xp.fit(X, ["low", "low", "high", "high"], criterion="separation")
+        >>> model = slce_xp.fit([[0.0], [4.0], [5.0], [9.0]], ["low", "low", "high", "high"])
         >>> print(model.classes, model.predict_proba([[4.5], [0.0]]).round(3))
         ['high' 'low'] [[0.5   0.5  ]
          [0.004 0.996]]
         """
-        self._check_has_metric("predict_proba")
+        spread = self.spread
+        if spread is None or not math.isfinite(spread):
+            raise invalid(
+                "spread",
+                "the spread within classes must be known and finite for probabilities; it is "
+                f"{spread}, as after batches with samples without a label, or if eigenvalues are "
+                "out of range. Fit all samples at once, or scale X",
+            )
         xp, _ = self._place
         embedded = self._embedded_to_classify(X)
         with _backend.computing(self._place):
-            scores = self._scores(embedded)
-            odds = xp.exp(scores - xp.max(scores, axis=1, keepdims=True))
+            scores, unit = self._scores(embedded)
+            scores = scores - xp.max(scores, axis=1, keepdims=True)
+            odds = xp.exp(scores * (unit / (spread or 1.0)) ** 2)
             shares = odds / xp.sum(odds, axis=1, keepdims=True)
             return xp.astype(shares, embedded.dtype, copy=False)
 
@@ -657,14 +711,18 @@ class Model:
             )
         return self.transform(X)
 
-    def _scores(self, embedded: Array) -> Array:
-        """What is largest for the class of a sample, shape (n, K)."""
+    def _scores(self, embedded: Array) -> tuple[Array, Array | float]:
+        """Log-likelihoods of classes, up to a constant per sample, shape (n, K).
+
+        For criterion "centroid" in units of the square of some length, which is returned, too.
+        """
         xp, _ = self._place
+        unit: Array | float = 1.0
         # In float32, the squares of far classes would leave no digits to tell near ones apart.
         longest = _backend.longest_float(self._place)
         embedded = xp.astype(embedded, longest, copy=False)
         means = self._embedded(xp, xp.astype(self.centroids, longest, copy=False))
-        if self.criterion == "centroid":  # in any unit the same class is nearest
+        if self.criterion == "centroid" and self.n_components:  # of which squares are in range
             size = xp.max(xp.abs(means))
             unit = xp.where(size > 0.0, size, xp.ones_like(size))
             embedded, means = embedded / unit, means / unit
@@ -672,6 +730,9 @@ class Model:
         if self.criterion == "separation":
             weights = xp.astype(self.weights, longest, copy=False)
             scores = scores + xp.log(weights / xp.max(weights))
+        elif self.log_odds is not None and (spread := self.spread) is not None:
+            log_odds = xp.astype(self.log_odds, longest, copy=False)
+            scores = scores + log_odds * (spread / unit) ** 2
         (finite,) = _backend.read(xp.all(xp.isfinite(scores), axis=1))
         if not finite.all():
             raise invalid(
@@ -680,7 +741,7 @@ class Model:
                 f"{int(np.argmin(finite))}, or one that is too far from all classes. Fill it, or "
                 "drop the row",
             )
-        return scores
+        return scores, unit
 
     def _check_names(self, X: Any) -> None:
         """Raise ValueError for a frame with other columns, or with columns in another order."""
@@ -838,6 +899,7 @@ class Model:
             "criterion": self.criterion,
             "shrinkage": self.shrinkage,
             "separation": self.separation,
+            "spread": self._spread,
             "separation_gap": self.separation_gap,
         }
         arrays = {name: _backend.to_host(array) for name, array in self._arrays().items()}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
+import secrets
 from types import ModuleType
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy as np
 
 from slce_xp import _backend
 from slce_xp._backend import Array, Place
-from slce_xp._errors import invalid, naming, wrong_type
+from slce_xp._errors import invalid, naming, shown, wrong_type
 
 # Beyond it, labelled samples of a similar scatter are lost in rounding, and squares of it overflow.
 MOST_UNLABELED_WEIGHT = 1e15
@@ -19,7 +20,12 @@ CRITERIA = ("centroid", "separation")
 
 
 def as_component_count(
-    n_components: Any, n_classes: int, n_features: int, unsupervised: int | None = None
+    n_components: Any,
+    n_classes: int,
+    n_features: int,
+    unsupervised: int | None = None,
+    *,
+    separates: bool = False,
 ) -> int:
     """Return how many components to compute at most: "positive" and shares are reduced later.
 
@@ -28,38 +34,31 @@ def as_component_count(
     n_components, n_classes, n_features
     unsupervised : int, optional
         The number of samples, if some have no label: the bound K − 1 needs all labels.
+    separates : bool
+        True for criterion="separation": class means span no more than K − 1 dimensions.
     """
     default = min(n_classes - 1, n_features)
     if n_components is None:
         return default
-    if is_share(n_components) or (isinstance(n_components, str) and n_components == "positive"):
+    is_positive = isinstance(n_components, str) and n_components == "positive"
+    if is_positive or as_share(n_components) is not None:
         return default if unsupervised is None else min(unsupervised, n_features)
+    most, of = n_features, "number of features"
+    if separates:
+        most, of = default, "most that criterion='separation' has: number of classes − 1"
     rule = (
-        f"n_components must be an integer from 1 to {n_features} (the number of features), a share "
-        "of the loss between 0 and 1, None (number of classes − 1) or 'positive'"
+        f"n_components must be an integer from 1 to {most} (the {of}), a share between 0 and 1, "
+        "None (number of classes − 1) or 'positive'"
     )
-    return _as_integer(n_components, "n_components", rule, 1, n_features)
+    return _as_integer(n_components, "n_components", rule, 1, most)
 
 
 def as_criterion(criterion: Any) -> str:
-    """Return what components are the best of: "centroid" or "separation"."""
+    """Return the criterion that components optimise: "centroid" or "separation"."""
     if not isinstance(criterion, str) or criterion not in CRITERIA:
         valid = " or ".join(map(repr, CRITERIA))
         raise invalid("criterion", f"criterion must be {valid}; got {criterion!r}")
     return criterion
-
-
-def as_separating_count(n_components: Any, n_classes: int, n_features: int) -> int:
-    """Return how many components to compute for criterion="separation"."""
-    most = min(n_classes - 1, n_features)
-    if n_components is None:
-        return most
-    rule = (
-        f"n_components must be an integer from 1 to {most} or None for criterion='separation': "
-        "class means span no more than number of classes − 1 dimensions. Ask for fewer, or use "
-        "criterion='centroid'"
-    )
-    return _as_integer(n_components, "n_components", rule, 1, most)
 
 
 def check_separable(n_unlabeled: int) -> None:
@@ -72,9 +71,10 @@ def check_separable(n_unlabeled: int) -> None:
         )
 
 
-def is_share(n_components: Any) -> bool:
-    """Whether it is a share of the loss, between 0 and 1, and not a number of components."""
-    return isinstance(n_components, (float, np.floating)) and 0.0 < float(n_components) < 1.0
+def as_share(n_components: Any) -> float | None:
+    """Return a share between 0 and 1; None if it is not one, such as a number of components."""
+    is_float = isinstance(n_components, (float, np.floating))
+    return float(n_components) if is_float and 0.0 < n_components < 1.0 else None
 
 
 def as_count(value: Any, name: str, least: int, most: int | None = None) -> int:
@@ -91,7 +91,7 @@ def _as_integer(value: Any, name: str, rule: str, least: int, most: int | None) 
             raise TypeError
         count = operator.index(value)
     except TypeError:
-        raise wrong_type(name, f"{rule}; got {value!r}") from None
+        raise wrong_type(name, f"{rule}; got {shown(value)}") from None
     if count < least or (most is not None and count > most):
         raise invalid(name, f"{rule}; got {count}")
     return count
@@ -100,7 +100,7 @@ def _as_integer(value: Any, name: str, rule: str, least: int, most: int | None) 
 def as_flag(value: Any, name: str) -> bool:
     """Return a boolean; anything else would count as true."""
     if not isinstance(value, (bool, np.bool)):
-        raise wrong_type(name, f"{name} must be True or False; got {value!r}")
+        raise wrong_type(name, f"{name} must be True or False; got {shown(value)}")
     return bool(value)
 
 
@@ -108,9 +108,9 @@ def as_tolerance(tol: Any) -> float:
     """Return the backward error at which an iteration stops, relative to T."""
     rule = "tol must be a number between 0 and 1, the residual relative to the scatter of X"
     if isinstance(tol, bool) or not isinstance(tol, (int, float, np.floating)):
-        raise wrong_type("tol", f"{rule}; got {tol!r}")
+        raise wrong_type("tol", f"{rule}; got {shown(tol)}")
     if not 0.0 < tol < 1.0:
-        raise invalid("tol", f"{rule}; got {tol!r}")
+        raise invalid("tol", f"{rule}; got {shown(tol)}")
     return float(tol)
 
 
@@ -120,9 +120,9 @@ def as_shrinkage(shrinkage: Any) -> float | None:
         return None
     rule = "shrinkage must be 'auto' or a number from 0 to 1"
     if isinstance(shrinkage, bool) or not isinstance(shrinkage, (int, float, np.number)):
-        raise wrong_type("shrinkage", f"{rule}; got {shrinkage!r}")
+        raise wrong_type("shrinkage", f"{rule}; got {shown(shrinkage)}")
     if not 0.0 <= shrinkage <= 1.0:
-        raise invalid("shrinkage", f"{rule}; got {shrinkage!r}")
+        raise invalid("shrinkage", f"{rule}; got {shown(shrinkage)}")
     return float(shrinkage)
 
 
@@ -131,21 +131,24 @@ def as_number(value: Any, name: str, least: float, most: float, *, above: bool =
     limit = f" and at most {most:g}" if math.isfinite(most) else ""
     rule = f"{name} must be a finite number {'above' if above else 'of at least'} {least:g}{limit}"
     if isinstance(value, (bool, np.bool)) or not isinstance(value, (int, float, np.number)):
-        raise wrong_type(name, f"{rule}; got {value!r}")
+        raise wrong_type(name, f"{rule}; got {shown(value)}")
     number = float(value)
     if not (math.isfinite(number) and least <= number <= most) or (above and number == least):
-        raise invalid(name, f"{rule}; got {value!r}")
+        raise invalid(name, f"{rule}; got {shown(value)}")
     return number
 
 
-def as_seed(value: Any, name: str = "random_state") -> int:
-    """Return a non-negative integer seed."""
+def as_seed(value: Any) -> int:
+    """Return a non-negative integer seed; of None, another one each time."""
+    if value is None:
+        return secrets.randbits(31)
     try:
         seed = -1 if isinstance(value, (bool, np.bool)) else operator.index(value)
     except TypeError:
         seed = -1
     if seed < 0:
-        raise invalid(name, f"{name} must be an integer ≥ 0, such as 0; got {value!r}")
+        rule = "random_state must be None or an integer ≥ 0, such as 0"
+        raise invalid("random_state", f"{rule}; got {shown(value)}")
     return seed
 
 
@@ -153,7 +156,7 @@ def as_unlabeled_weight(value: Any) -> float:
     """Return λ, the weight of samples without a label."""
     message = (
         f"unlabeled_weight must be a finite number ≥ 0, the weight of a sample without a label, "
-        f"and at most {MOST_UNLABELED_WEIGHT:g}; got {value!r}. With a larger one, use PCA"
+        f"and at most {MOST_UNLABELED_WEIGHT:g}; got {shown(value)}. With a larger one, use PCA"
     )
     if isinstance(value, bool) or not isinstance(value, (int, float, np.floating, np.integer)):
         raise wrong_type("unlabeled_weight", message)

@@ -228,9 +228,9 @@ def _check_alike(a: Statistics, b: Statistics) -> None:
 def solve(
     statistics: Statistics,
     n_components: int | float | str | None,
-    seed: int,
     criterion: str = "centroid",
     shrinkage: float | str = "auto",
+    class_weight: Any = None,
 ) -> Model:
     """The model of all samples that were added up; as if they had been fitted at once."""
     separates = _parameters.as_criterion(criterion) == "separation"
@@ -244,21 +244,26 @@ def solve(
     d = moments.sums.shape[1]
     if separates:
         _parameters.check_separable(statistics.n_unlabeled)
-        k = _parameters.as_separating_count(n_components, len(classes), d)
-    else:
-        unsupervised = statistics.n_samples if statistics.n_unlabeled else None
-        k = _parameters.as_component_count(n_components, len(classes), d, unsupervised)
+    unsupervised = statistics.n_samples if statistics.n_unlabeled else None
+    k = _parameters.as_component_count(
+        n_components, len(classes), d, unsupervised, separates=separates
+    )
     sums = _backend.dtype_name(moments.sums.dtype)
     size = Problem(statistics.n_samples, d, len(classes), k, statistics.precision, sums=sums)
     plan = dataclasses.replace(
         _plan.choose(size, Limits(), "scatter"), reason="batches were added up"
     )
     labels = Labels(
-        np.zeros(0, np.int64), classes, statistics.counts[seen], n_unlabeled=statistics.n_unlabeled
+        np.zeros(0, np.int64),
+        classes,
+        statistics.counts[seen],
+        n_unlabeled=statistics.n_unlabeled,
+        odds=sample_weights.class_odds(class_weight, classes),
     )
     with _backend.computing(place):
         problem = Eigenproblem(moments)
         if separates:
-            found = _separation.solve(problem, "scatter", k, weight_of_diagonal)
-            return make_separating_model(problem, found, labels, plan)
+            share = _parameters.as_share(n_components)
+            found = _separation.solve(problem, "scatter", k, weight_of_diagonal, share)
+            return make_separating_model(problem, found, labels, plan, n_components)
         return make_model(problem, _dense.scatter(problem, k), labels, plan, n_components)

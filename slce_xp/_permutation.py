@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import math
-import warnings
 from collections.abc import Iterator
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -17,7 +16,7 @@ from slce_xp._backend import Array
 from slce_xp._data import matrix as _matrix
 from slce_xp._data.labels import as_labels
 from slce_xp._data.open import open_at
-from slce_xp._errors import caller_level, invalid
+from slce_xp._errors import invalid, warn
 from slce_xp._folds import as_group_codes
 from slce_xp.core import _eigen, _welch
 from slce_xp.core._label_free import principal_scores
@@ -129,7 +128,7 @@ def permutation_test(
     strata: Any = None,
     components: bool = False,
     pairs: bool = False,
-    random_state: int = 0,
+    random_state: int | None = 0,
     backend: str | ModuleType | None = None,
     device: Any = None,
 ) -> PermutationTest:
@@ -167,7 +166,7 @@ def permutation_test(
         Whether to test each component, too, up to the number of classes − 1.
     pairs : bool
         Whether to test each pair of classes, too.
-    random_state : int
+    random_state : int or None
         Seed of the permutations.
     backend, device : optional
         As for `slce_xp.fit`.
@@ -184,7 +183,7 @@ def permutation_test(
 
     Warns
     -----
-    UserWarning
+    SLCEWarning
         If fewer than 20 arrangements differ, so that p cannot be 0.05; if spreads within classes
         differ, for "adaptive".
 
@@ -226,11 +225,10 @@ def permutation_test(
         scores, squares = _units(*principal_scores(rows, seed), design)
         found = _tested(scores, squares, design, statistic, count, seed)
         if found.spread_ratio > LARGEST_SPREAD_RATIO and statistic == "adaptive":
-            warnings.warn(
+            warn(
                 f"statistic='adaptive' rejects if spreads within classes differ, and they do by a "
                 f"factor of {found.spread_ratio:.2g}: a small p need not mean that class means "
                 "differ. Use statistic='between'",
-                stacklevel=caller_level(),
             )
         if components:
             by_component = _component_p(scores, squares, design, count, seed)
@@ -331,10 +329,9 @@ def _design(codes: np.ndarray, classes: np.ndarray, groups: Any, strata: Any) ->
             * (strata is not None),
         )
     if arrangements < math.log(FEW_ARRANGEMENTS):
-        warnings.warn(
+        warn(
             f"only {round(math.exp(arrangements))} arrangements of the labels differ, so that p is "
             f"at least {math.exp(-arrangements):.2g}. Add {word}",
-            stacklevel=caller_level(),
         )
     return design
 

@@ -114,7 +114,7 @@ def feature_path(
     ConvergenceWarning
         If the duality gap cannot be proved to `gap`: because of rounding, as in float32, or of
         features that are nearly combinations of others.
-    UserWarning
+    SLCEWarning
         If the path ends with fewer than `n_features` features.
 
     See Also

@@ -15,7 +15,7 @@ from slce_xp import _backend, _parameters
 from slce_xp._backend import Array
 from slce_xp._data import matrix
 from slce_xp._data.labels import as_labels
-from slce_xp._errors import invalid
+from slce_xp._errors import invalid, shown
 from slce_xp._estimator import (
     DOCUMENTATION,
     check_given,
@@ -249,13 +249,13 @@ def _as_feature_count(wanted: Any, d: int) -> int:
     """The number of features to select."""
     if wanted is None:
         return max(1, min(d // 2, default_count(d)))
-    if _parameters.is_share(wanted):
-        return max(1, int(wanted * d))
+    if (share := _parameters.as_share(wanted)) is not None:
+        return max(1, int(share * d))
     if isinstance(wanted, (float, np.floating)):
         raise invalid(
             "n_features_to_select",
             "n_features_to_select must be an integer, a share between 0 and 1, or None; got "
-            f"{wanted!r}",
+            f"{shown(wanted)}",
         )
     return _parameters.as_count(wanted, "n_features_to_select", 1, d)
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from slce_xp import _parameters
@@ -30,18 +28,6 @@ def warn_if_unconverged(solution: Solution, request: Request) -> None:
         )
 
 
-def components_for(share: Any, values: np.ndarray, total_loss: float) -> int:
-    """How many components, of all that lower the loss, remove a share of it."""
-    removed = np.cumsum(values) / (total_loss or 1.0)
-    count = int(np.searchsorted(removed, share)) + 1
-    if 0 < len(removed) < count:
-        warn(
-            f"n_components={share} is more than the share of the loss that components remove, "
-            f"which is {removed[-1]:.4f} for all {len(removed)} that lower it; these are kept",
-        )
-    return min(count, len(removed))
-
-
 def note_on_units(problem: Problem, rounding: float, names: np.ndarray | None) -> str:
     """What a column of much larger units than others does to the fit; warns of it, too."""
     sizes, d = problem.sizes, problem.d
@@ -65,7 +51,7 @@ def note_on_units(problem: Problem, rounding: float, names: np.ndarray | None) -
 
 def warn_if_useless(n_components: int | float | str | None, kept: int, low: int, high: int) -> None:
     """Warn if components do not lower the loss, or may not; `low` to `high` do, `kept` remain."""
-    is_share = _parameters.is_share(n_components)
+    is_share = _parameters.as_share(n_components) is not None
     counts_itself = is_share or n_components == "positive"
     if counts_itself and kept == low < high:
         request = n_components if is_share else repr(n_components)

@@ -16,7 +16,7 @@ FILES = sorted(ROOT.rglob("*.py"))
 
 # Rooms, from the ground up: a room may import from itself and from those before it.
 ROOMS = [
-    ("_errors", "_lazy", "_progress"),
+    ("_errors", "_html", "_lazy", "_progress"),
     ("_backend",),
     ("_parameters",),
     ("core",),

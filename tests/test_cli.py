@@ -591,8 +591,8 @@ def test_bad_table_raises_a_one_line_error(kind, tmp_path):
         (["full.csv", "--label", "cultivar", "--stream"], "cannot be read in blocks (--stream)"),
         (["full.csv", "--label", "cultivar", "--data", "X"], "no --data to choose"),
         (["full.csv", "--label", "cultivar", "--components", "14"],
-         "--components must be an integer from 1 to 13 (the number of features), a share of the "
-         "loss between 0 and 1, left out"),
+         "--components must be an integer from 1 to 13 (the number of features), a share between "
+         "0 and 1, left out"),
         (["full.csv", "--label", "cultivar", "--max-memory", "1kB"], "Raise --max-memory"),
         (["full.csv", "--label", "cultivar", "--device", "abc"],
          "--device must be a device that numpy has here (cpu); got 'abc'"),

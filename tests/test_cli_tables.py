@@ -480,11 +480,7 @@ def test_share_of_the_loss_chooses_the_components(tmp_path):
     digits.to_csv(tmp_path / "t.csv", index=False)
     call = ["fit", "t.csv", "--label", "target", *QUICK, "--components"]
     assert "64 features → 3 components" in works(tmp_path, *call, "0.4")
-    done = slce(tmp_path, *call, "0.7")
-    assert "→ 7 components" in done.stdout
-    assert (
-        "--components=0.7 is more than the share of the loss that components remove" in done.stderr
-    )
+    assert "→ 7 components" in works(tmp_path, *call, "0.999999")
 
 
 # ---------------------------------------------------------------- plots

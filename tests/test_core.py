@@ -280,8 +280,8 @@ WRONG_FOR_EIGENPAIRS = [
     ({"tol": "small"}, "tol must"),
     ({"max_iter": 0}, "max_iter must"),
     ({"max_iter": 2.5}, "max_iter must"),
-    ({"seed": -1}, "seed must"),
-    ({"seed": None}, "seed must"),
+    ({"random_state": -1}, "random_state must"),
+    ({"random_state": 1.5}, "random_state must"),
 ]
 FUNCTIONS = {
     "class_sums": lambda x, codes, n_classes, k, **rest: core.class_sums(

@@ -1,6 +1,7 @@
 """The scikit-learn estimator: scikit-learn's checks, pipelines, frames, devices."""
 
 import collections
+import dataclasses
 import io
 import json
 import pickle
@@ -21,7 +22,7 @@ import scipy.sparse
 from budgets import metered
 from sklearn import config_context
 from sklearn.base import clone, is_classifier
-from sklearn.datasets import load_digits
+from sklearn.datasets import load_digits, load_wine
 from sklearn.exceptions import DataConversionWarning, NotFittedError, UnsetMetadataPassedError
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.model_selection import GridSearchCV, cross_val_score, cross_validate
@@ -53,10 +54,10 @@ def fitted():
 # ---------------------------------------------------------------- classification
 
 
-def test_the_separation_criterion_makes_a_classifier():
-    assert is_classifier(SLCE(criterion="separation"))
-    assert not is_classifier(SLCE())
-    slce = SLCE(criterion="separation").fit(X, Y)
+@pytest.mark.parametrize("criterion", ["centroid", "separation"])
+def test_either_criterion_is_a_classifier(criterion):
+    assert is_classifier(SLCE(criterion=criterion))
+    slce = SLCE(criterion=criterion).fit(X, Y)
     np.testing.assert_array_equal(slce.predict(X), slce.model_.predict(X))
     np.testing.assert_array_equal(slce.predict_proba(X), slce.model_.predict_proba(X))
     right = slce.predict(X) == Y
@@ -67,12 +68,60 @@ def test_the_separation_criterion_makes_a_classifier():
         assert slce.score(X, Y[:, None]) == np.mean(right)
 
 
-def test_the_default_criterion_predicts_without_probabilities(fitted):
+def test_the_default_criterion_predicts_the_nearest_centroid(fitted):
     nearest = NearestCentroid().fit(fitted.transform(X), Y)
     np.testing.assert_array_equal(fitted.predict(X), nearest.predict(fitted.transform(X)))
-    assert not hasattr(fitted, "predict_proba")
-    with pytest.raises(AttributeError, match="predict_proba needs criterion='separation'"):
-        fitted.predict_proba(X)
+
+
+def test_both_criteria_share_a_search():
+    """As a user would write it: folds are stratified, no fit fails, nothing warns."""
+    wine, kinds = load_wine(return_X_y=True)
+    grid = {
+        "slce__criterion": ["centroid", "separation"],
+        "slce__n_components": [1, 2, None, 0.5, 0.9, "positive"],
+    }
+    pipeline = make_pipeline(StandardScaler(), SLCE())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        search = GridSearchCV(pipeline, grid, cv=3, error_score="raise").fit(wine, kinds)
+    assert search.best_score_ >= 0.95
+    scores = search.cv_results_["mean_test_score"]
+    assert scores.min() > 0.6  # one component does not separate three classes
+
+
+def test_weights_of_classes_are_odds(fitted):
+    odds = {"ant": 1.0, "bee": 20.0, "cat": 3.0}
+    weighted, balanced = (SLCE(class_weight=w).fit(X, Y) for w in (odds, "balanced"))
+    np.testing.assert_array_equal(balanced.predict(X), fitted.predict(X))
+    between = np.linspace(*fitted.centroids_[:2], 9)
+    for slce in (weighted, SLCE(class_weight=odds).partial_fit(X, Y)):
+        found = slce.predict_proba(between)
+        plain = dataclasses.replace(slce.model_, log_odds=None).predict_proba(between)
+        expected = plain * list(odds.values())
+        np.testing.assert_allclose(found, expected / expected.sum(axis=1, keepdims=True))
+        assert (slce.predict(between) == slce.classes_[found.argmax(axis=1)]).all()
+    assert (weighted.predict(between) != fitted.predict(between)).any()
+
+
+def test_warnings_name_the_line_of_the_user():
+    samples, codes = oracle.blobs(60, 4, 3, seed=0)
+    calls = [
+        lambda: slce_xp.fit(samples, codes, 4),
+        lambda: SLCE(4).fit_transform(samples, codes),
+        lambda: cross_val_score(SLCE(4), samples, codes, cv=2),
+    ]
+    for call in calls:
+        with pytest.warns(slce_xp.SLCEWarning, match="n_components=4 was asked for") as caught:
+            call()
+        assert {warning.filename for warning in caught} == {__file__}
+
+
+def test_batches_are_pointed_to_partial_fit():
+    for batches in (iter([X]), {"one": X}.values()):
+        with pytest.raises(TypeError, match=r"X must be a matrix; got .* slce\.partial_fit"):
+            SLCE().fit(batches, Y)
+        with pytest.raises(TypeError, match=r"X must be a matrix; got .* slce\.partial_fit"):
+            slce_xp.fit(batches, Y)
 
 
 def test_a_classifier_in_pipelines_and_searches():
@@ -269,6 +318,7 @@ def test_all_parameters_reach_the_fit(monkeypatch):
         "criterion": "separation",
         "shrinkage": 0.5,
         "random_state": 3,
+        "progress": False,
     }
     assert set(given) == set(SLCE().get_params())
     taken = {}
@@ -681,10 +731,10 @@ def test_masked_arrays_raise(method):
 
 def test_share_of_each_component_is_an_attribute():
     slce = SLCE().fit(X, Y)
-    np.testing.assert_allclose(slce.loss_ratio_, slce.eigenvalues_ / slce.model_.total_loss)
+    np.testing.assert_allclose(slce.loss_shares_, slce.eigenvalues_ / slce.model_.total_loss)
     batches = SLCE().partial_fit(X[:30], Y[:30]).partial_fit(X[30:], Y[30:])
-    np.testing.assert_allclose(batches.loss_ratio_, slce.loss_ratio_, rtol=1e-10)
-    share = float(slce.loss_ratio_[0]) - 1e-6
+    np.testing.assert_allclose(batches.loss_shares_, slce.loss_shares_, rtol=1e-10)
+    share = float(slce.loss_shares_[0] / slce.loss_shares_.sum()) - 1e-6
     assert SLCE(share).fit(X, Y).n_components_ == 1
     assert SLCE(share).partial_fit(X, Y).n_components_ == 1
 

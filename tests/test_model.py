@@ -266,7 +266,7 @@ def test_share_keeps_as_many_components_as_remove_it(solver):
     samples, y = oracle.blobs(60, 80, 9, seed=32)
     samples = 3 * samples
     everything = slce_xp.fit(samples, y, "positive", solver=solver)
-    removed = np.cumsum(everything.loss_shares)
+    removed = np.cumsum(everything.loss_shares) / everything.loss_shares.sum()
     assert len(removed) > 3
     for k in (1, 2, 3):
         below, above = removed[k - 1] - 1e-6, removed[k - 1] + 1e-6
@@ -276,9 +276,8 @@ def test_share_keeps_as_many_components_as_remove_it(solver):
         assert model.n_positive == k
         assert model.angle_bound < 1e-6
         assert slce_xp.fit(samples, y, np.float64(above), solver=solver).n_components == k + 1
-    with pytest.warns(UserWarning, match=r"n_components=0.9999.* is more than the share"):
-        model = slce_xp.fit(samples, y, 0.999999, solver=solver)
-    assert model.n_components == everything.n_components
+    last = slce_xp.fit(samples, y, 1 - 1e-12, solver=solver)
+    assert last.n_components == everything.n_components
     with pytest.warns(UserWarning, match="so the model has no components"):
         assert slce_xp.fit(X[:, :2], np.arange(len(X)) % 3, 0.5).n_components == 0
 

@@ -575,9 +575,8 @@ def test_a_weight_of_two_duplicates_a_sample():
 @pytest.mark.parametrize(
     ("how", "message"),
     [
-        ({"n_components": 4}, "n_components must be an integer from 1 to 3 or None for criterion"),
-        ({"n_components": 0.9}, "n_components must be an integer from 1 to 3"),
-        ({"n_components": "positive"}, "n_components must be an integer from 1 to 3"),
+        ({"n_components": 4}, "n_components must be an integer from 1 to 3 .*'separation'"),
+        ({"n_components": 1.5}, "n_components must be an integer from 1 to 3"),
         ({"solver": "krylov"}, "solver must be 'auto', 'scatter' or 'gram' for criterion"),
         ({"criterion": "margin"}, "criterion must be 'centroid' or 'separation'; got 'margin'"),
         ({"shrinkage": 2}, "shrinkage must be 'auto' or a number from 0 to 1; got 2"),
@@ -701,8 +700,42 @@ def test_the_default_criterion_predicts_the_nearest_centroid():
     Z, means = model.transform(X), model.transform(model.centroids)
     nearest = np.abs(Z - means.T).argmin(axis=1)
     np.testing.assert_array_equal(model.predict(X), model.classes[nearest])
-    with pytest.raises(ValueError, match="predict_proba needs criterion='separation'"):
-        model.predict_proba(X)
+    assert (model.predict_proba(X).argmax(axis=1) == nearest).all()
+
+
+@pytest.mark.parametrize("solver", ["scatter", "gram", "krylov"])
+@pytest.mark.parametrize("unlabeled", [None, -1])
+def test_probabilities_of_the_default_criterion_are_those_of_gaussians(xp, solver, unlabeled):
+    X, y = problem(90, 120, 4)
+    if unlabeled is not None:
+        y = np.where(np.arange(90) % 3 == 0, unlabeled, y)
+    weights = np.random.default_rng(0).uniform(0.5, 2.0, 90)
+    has_label, codes = y >= 0, np.maximum(y, 0)
+    model = slce_xp.fit(
+        xp.array(X), y, solver=solver, unlabeled=unlabeled, sample_weight=weights
+    ).to("numpy")
+    Z, means = model.transform(X), model.transform(model.centroids)
+    squares = ((Z[:, None] - means) ** 2).sum(axis=2)
+    within = (weights * squares[np.arange(90), codes])[has_label].sum()
+    spread = np.sqrt(within / (weights[has_label].sum() * model.n_components))
+    assert model.spread == pytest.approx(spread, rel=xp.tolerance(1e-10, 1e-4))
+    likelihoods = scipy.stats.norm.pdf(Z[:, None], means, spread).prod(axis=2)
+    expected = likelihoods / likelihoods.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(model.predict_proba(X), expected, atol=xp.tolerance(1e-8, 1e-3))
+
+
+def test_a_fraction_of_the_separation_takes_the_fewest_components():
+    X, y = problem(300, 12, 7)
+    models = [slce_xp.fit(X, y, k, criterion="separation") for k in range(1, 7)]
+    reached = [(m.separation - 0.5) / (models[-1].separation - 0.5) for m in models]
+    assert np.diff(reached).min() > 0.0
+    for k, share in enumerate(reached[:-1], 1):
+        for factor, expected in ((1 - 1e-9, k), (1 + 1e-9, k + 1)):
+            found = slce_xp.fit(X, y, share * factor, criterion="separation")
+            assert found.n_components == expected
+    assert slce_xp.fit(X, y, "positive", criterion="separation").n_components == 6
+    flat = np.repeat(X[:, :2], 6, axis=1)
+    assert slce_xp.fit(flat, y, "positive", criterion="separation").n_components == 2
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

@@ -32,7 +32,7 @@ def compare(
     groups: Any = None,
     scale: bool = False,
     impute: bool = False,
-    random_state: int = 0,
+    random_state: int | None = 0,
     time_limit: float | None = 20.0,
     progress: bool = False,
 ) -> Comparison:
@@ -64,8 +64,8 @@ def compare(
     scale, impute : bool
         Whether to divide columns by their standard deviations, and to fill missing values with
         means; both are computed from the training samples of each fold.
-    random_state : int
-        Seed of the folds and of the methods.
+    random_state : int or None
+        Seed of the folds and of the methods. None draws another one for each call.
     time_limit : float, optional
         Seconds for each method, all folds together. A method that would need more, as predicted
         from the sizes or from the first folds, is not run, and the table says so. A fit is not

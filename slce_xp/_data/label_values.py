@@ -77,8 +77,8 @@ def _exact_numbers(labels: list[Any], values: np.ndarray) -> np.ndarray:
 
 
 def plain(labels: np.ndarray) -> list[Any]:
-    """Return labels as a list, with numbers as Python numbers."""
-    return list(labels.astype(object) if labels.dtype.kind in "biuf" else labels)
+    """Return labels as a list, with numbers and texts as those of Python."""
+    return list(labels.astype(object) if labels.dtype.kind in "biufUS" else labels)
 
 
 def union(a: np.ndarray, b: np.ndarray) -> np.ndarray:

@@ -11,8 +11,13 @@ import numpy as np
 
 from slce_xp._data import marks
 from slce_xp._data.label_values import comparable, label_values, plain, unique
-from slce_xp._data.sample_weights import as_weights, check_class_weight, class_weighted
-from slce_xp._errors import invalid, wrong_type
+from slce_xp._data.sample_weights import (
+    as_weights,
+    check_class_weight,
+    class_odds,
+    class_weighted,
+)
+from slce_xp._errors import invalid, shown, wrong_type
 from slce_xp._parameters import as_unlabeled_weight
 from slce_xp.core._groups import Groups, in_units
 
@@ -36,6 +41,8 @@ class Labels(NamedTuple):
         λ, the weight of their own reconstruction in the loss.
     weight_unit : float
         A power of four, whose root is a power of two: scaling by it does not round.
+    odds : numpy.ndarray, shape (K,), or None
+        The weights that a dict gives the classes; None: equal ones.
     """
 
     codes: np.ndarray
@@ -45,6 +52,7 @@ class Labels(NamedTuple):
     n_unlabeled: int = 0
     unlabeled_weight: float = 1.0
     weight_unit: float = 1.0
+    odds: np.ndarray | None = None
 
     def counted(self) -> tuple[Groups, np.ndarray | None]:
         """Return the groups of samples of positive weight, and their positions; None for all.
@@ -116,6 +124,7 @@ def as_labels(
         n_unlabeled,
         as_unlabeled_weight(unlabeled_weight),
         unit,
+        class_odds(class_weight, classes),
     )
 
 
@@ -161,7 +170,7 @@ def _check_not_continuous(classes: np.ndarray, n_samples: int) -> None:
 def check_class_count(classes: np.ndarray, weighted: bool = False) -> None:
     """Raise ValueError for fewer than two classes."""
     if classes.shape[0] < 2:
-        only = f", all {classes[0]!r}" if classes.shape[0] else ""
+        only = f", all {shown(classes[0])}" if classes.shape[0] else ""
         raise invalid(
             "y",
             f"y must hold at least two classes{' of positive weight' * weighted}; "
@@ -177,8 +186,8 @@ def as_classes(classes: Any, found: np.ndarray) -> np.ndarray:
     if strange:
         raise invalid(
             "classes",
-            f"classes must hold all labels of y; got {listed[:10]}, and y has {strange[:10]}. "
-            "Add them, or leave classes out",
+            f"classes must hold all labels of y; got {shown(listed[:10])}, and y has "
+            f"{shown(strange[:10])}. Add them, or leave classes out",
         )
     return known
 
@@ -199,7 +208,7 @@ def _check_no_missing(values: np.ndarray, without: np.ndarray | None) -> None:
         first = int(np.argmax(missing))
         raise invalid(
             "y",
-            f"y must have a label for every sample; got {values[first]!r} at position {first}. "
-            "Drop those samples, label them, or, in a fit, use them without a label: "
+            f"y must have a label for every sample; got {shown(values[first])} at position "
+            f"{first}. Drop those samples, label them, or, in a fit, use them without a label: "
             "unlabeled='missing'",
         )

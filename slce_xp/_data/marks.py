@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from slce_xp._data.matrix import is_missing
-from slce_xp._errors import warn, wrong_type
+from slce_xp._errors import shown, warn, wrong_type
 
 # Of dtypes, by NumPy's letter, and of single labels.
 KINDS = {
@@ -68,8 +68,8 @@ def without_label(values: np.ndarray, unlabeled: Any) -> np.ndarray | None:
             raise wrong_type(
                 "unlabeled",
                 f"unlabeled must be of the kind of the labels in y ({own}, dtype {values.dtype}), "
-                f"or 'missing' for labels that are missing; got {unlabeled!r} ({kind}). Pass the "
-                "value that marks samples without a label in y, or None if all have one",
+                f"or 'missing' for labels that are missing; got {shown(unlabeled)} ({kind}). "
+                "Pass the value that marks samples without a label in y, or None if all have one",
             )
         mark = _as_mark(unlabeled, values.dtype)
         mask = None if mark is None else np.asarray(values == mark)
@@ -80,8 +80,8 @@ def warn_if_unmarked(unlabeled: Any) -> None:
     """Warn of a mark that no sample has: it may be misspelt."""
     if unlabeled is not None and not marks_missing(unlabeled):
         warn(
-            f"unlabeled={unlabeled!r} marks no sample of positive weight, so all labels in y are "
-            "classes. Check the mark, or leave it out if every sample has a label",
+            f"unlabeled={shown(unlabeled)} marks no sample of positive weight, so all labels in y "
+            "are classes. Check the mark, or leave it out if every sample has a label",
         )
 
 

@@ -19,8 +19,15 @@ from slce_xp._data import row_reader
 from slce_xp._errors import invalid, wrong_type
 
 
-def refuse_path(X: Any, name: str = "X") -> None:
-    """Raise TypeError for the path of a file: the command reads tables."""
+def refuse_unreadable(X: Any, name: str = "X") -> None:
+    """Raise TypeError for the path of a file, which the command reads, and for batches."""
+    is_sized = hasattr(X, "shape") or hasattr(X, "columns") or hasattr(X, "__array__")
+    if hasattr(X, "__iter__") and not (is_sized or hasattr(X, "__getitem__")):
+        raise wrong_type(
+            name,
+            f"{name} must be a matrix; got {type(X).__name__}, which can only be iterated over. "
+            f"Add its batches up: slce = SLCE(), then slce.partial_fit({name}, y) for each of them",
+        )
     if isinstance(X, (str, os.PathLike)):
         path = os.fspath(X)
         raise wrong_type(
@@ -33,7 +40,7 @@ def refuse_path(X: Any, name: str = "X") -> None:
 
 def as_matrix(X: Any, *, name: str = "X") -> Array:
     """Return `X` as a 2-D array or sparse matrix of real numbers, in its own library."""
-    refuse_path(X, name)
+    refuse_unreadable(X, name)
     array = _as_array(X, name)
     check_is_matrix(array, name)
     if _backend.working_dtype(array) is None:

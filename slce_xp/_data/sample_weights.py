@@ -9,7 +9,7 @@ import numpy as np
 from slce_xp import _backend
 from slce_xp._data.label_values import plain
 from slce_xp._data.matrix import check_values
-from slce_xp._errors import invalid, warn, wrong_type
+from slce_xp._errors import invalid, shown, warn, wrong_type
 from slce_xp.core._given import check_not_masked
 
 
@@ -57,24 +57,8 @@ def class_weighted(
     if isinstance(class_weight, str) and class_weight == "balanced":
         totals = np.bincount(codes, single, minlength=n_classes)[:n_classes]
         factors = totals.sum() / (n_classes * totals)
-    elif isinstance(class_weight, dict):
-        try:
-            values = {label: float(value) for label, value in class_weight.items()}
-            is_valid = all(0.0 < value < np.inf for value in values.values())
-        except (TypeError, ValueError):
-            is_valid = False
-        if not is_valid:
-            raise invalid(
-                "class_weight",
-                f"class_weight must give labels of y a finite weight > 0; got {class_weight!r}",
-            )
-        factors = np.array([values.get(label, 1.0) for label in plain(classes)])
     else:
-        raise invalid(
-            "class_weight",
-            "class_weight must be None, 'balanced' or a dict of weights by label; "
-            f"got {class_weight!r}",
-        )
+        factors = class_odds(class_weight, classes)
     weighted: np.ndarray = single * np.append(factors, 1.0)[codes]
     weighted[(weighted == 0) & (single > 0)] = np.finfo(np.float64).smallest_subnormal
     if not np.isfinite(weighted).all():
@@ -84,6 +68,29 @@ def class_weighted(
             "Use smaller weights: only their ratios change the components",
         )
     return weighted
+
+
+def class_odds(class_weight: Any, classes: np.ndarray) -> np.ndarray | None:
+    """Return the weight of each class, shape (K,); None without a dict of them."""
+    if class_weight is None or (isinstance(class_weight, str) and class_weight == "balanced"):
+        return None
+    if not isinstance(class_weight, dict):
+        raise invalid(
+            "class_weight",
+            "class_weight must be None, 'balanced' or a dict of weights by label; "
+            f"got {class_weight!r}",
+        )
+    try:
+        values = {label: float(value) for label, value in class_weight.items()}
+        is_valid = all(0.0 < value < np.inf for value in values.values())
+    except (TypeError, ValueError):
+        is_valid = False
+    if not is_valid:
+        raise invalid(
+            "class_weight",
+            f"class_weight must give labels of y a finite weight > 0; got {class_weight!r}",
+        )
+    return np.array([values.get(label, 1.0) for label in plain(classes)])
 
 
 def _unknown_keys(class_weight: Any, classes: np.ndarray) -> list[Any]:
@@ -99,8 +106,9 @@ def check_class_weight(class_weight: Any, classes: np.ndarray) -> None:
     if unknown:
         raise invalid(
             "class_weight",
-            f"class_weight must have labels of y as keys; got {unknown[:10]}, and y has "
-            f"{plain(classes)[:10]}{' …' * (len(classes) > 10)}. Use the labels of y as keys",
+            f"class_weight must have labels of y as keys; got {shown(unknown[:10])}, and y has "
+            f"{shown(plain(classes)[:10])}{' …' * (len(classes) > 10)}. Use the labels "
+            "of y as keys",
         )
 
 
@@ -109,6 +117,7 @@ def warn_if_unknown(class_weight: Any, classes: np.ndarray) -> None:
     unknown = _unknown_keys(class_weight, classes)
     if unknown:
         warn(
-            f"class_weight has keys that are labels of no batch so far: {unknown[:10]}, and y had "
-            f"{plain(classes)[:10]}{' …' * (len(classes) > 10)}. Use the labels of y as keys",
+            f"class_weight has keys that are labels of no batch so far: {shown(unknown[:10])}, and "
+            f"y had {shown(plain(classes)[:10])}{' …' * (len(classes) > 10)}. Use the labels "
+            "of y as keys",
         )

@@ -7,7 +7,7 @@ import sys
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
-from slce_xp import _parameters
+from slce_xp import _html
 from slce_xp._errors import invalid, naming
 from slce_xp._planning.memory import HOST_BYTES, ROOM_FACTOR, Limits, memory_of
 from slce_xp._planning.problem import (
@@ -20,7 +20,7 @@ from slce_xp._planning.problem import (
     TYPICAL_PASSES,
     Problem,
 )
-from slce_xp._planning.sizes import format_bytes, parse_bytes
+from slce_xp._planning.sizes import format_bytes
 
 # A matrix of at most this many rows is formed, whatever else: a dense eigensolver takes a fifth of
 # a second, and its result is exact to rounding. An iteration would read a file a dozen times.
@@ -140,6 +140,9 @@ class Plan:
         ]
         return "\n".join(lines + [f"  advice  {self.advice}"] * bool(self.advice))
 
+    def _repr_html_(self) -> str:
+        return _html.table(str(self))
+
     def to_facts(self) -> dict[str, Any]:
         """Numbers and strings, for a file."""
         return asdict(self)
@@ -158,87 +161,6 @@ class Plan:
 # Names in parts of a plan in files of earlier versions.
 _NOW = {"n": "n_samples", "d": "n_features", "k": "n_components"}
 _NOW |= {"device": "bytes", "blocks": "block_bytes", "host": "host_bytes"}
-
-
-def plan(
-    n_samples: int,
-    n_features: int,
-    n_classes: int,
-    n_components: int | float | str | None = None,
-    dtype: str = "float64",
-    max_memory: int | str | None = None,
-    stored: int | None = None,
-    where: str = MEMORY,
-    machine_memory: int | str | None = None,
-) -> Plan:
-    """Estimate the work and memory of a fit on a CPU, without data.
-
-    The smaller of the d × d and the n × n matrix is formed if it is small, or if components beyond
-    the number of classes are asked for; otherwise an iteration is planned with a dozen passes over
-    X. If that does not fit into memory, another form is taken.
-
-    Parameters
-    ----------
-    n_samples, n_features, n_classes : int
-        The size of the problem: n, d and K.
-    n_components : int, float, "positive" or None
-        As for `fit`.
-    dtype : {"float64", "float32"}
-        Of X; sums are float64 in either case.
-    max_memory : int or str, optional
-        Bytes that the fit may allocate in addition to X, such as "2GB".
-    stored : int, optional
-        Stored entries of a sparse X; dense by default.
-    where : {"memory", "blocks", "cluster"}
-        Where X is: an array in memory; a file or other row-sliceable object, read in blocks; a
-        Dask array.
-    machine_memory : int or str, optional
-        Memory of one machine: then the plan recommends where to store X, as its `advice`.
-
-    Returns
-    -------
-    Plan
-
-    Raises
-    ------
-    MemoryError
-        If no form fits into `max_memory`.
-
-    See Also
-    --------
-    slce_xp.fit : Fits as planned; the plan is an attribute of its model.
-
-    Examples
-    --------
-    >>> import slce_xp
-    >>> shape = (1_000_000, 20_000, 20)
-    >>> print(slce_xp.plan(*shape, dtype="float32", where="blocks"))  # doctest: +ELLIPSIS
-    plan for 1000000 samples × 20000 features, 20 classes, float32 → 19 components
-      X       80 GB, read in blocks of 104 rows
-      form    krylov: a matrix of 20000 rows takes more work than an iteration
-      work    6.1e+13 flops in float64, 13 reads of X
-      memory  ... MB in addition to X, ... MB on the host
-    >>> print(slce_xp.plan(*shape, machine_memory="32GB").advice)  # doctest: +ELLIPSIS
-    blocks: X does not fit into 32 GB; 13 reads of a file, with ... MB of memory
-    """
-    n = _parameters.as_count(n_samples, "n_samples", 2)
-    d = _parameters.as_count(n_features, "n_features", 1)
-    n_classes = _parameters.as_count(n_classes, "n_classes", 2, n)
-    k = _parameters.as_component_count(n_components, n_classes, d)
-    if not isinstance(dtype, str) or dtype not in ITEMSIZES:
-        rule = f"dtype must be one of {', '.join(map(repr, ITEMSIZES))}"
-        raise invalid("dtype", f"{rule}; got {dtype!r}")
-    if where not in (MEMORY, BLOCKS, CLUSTER):
-        raise invalid("where", f"where must be 'memory', 'blocks' or 'cluster'; got {where!r}")
-    if stored is not None:
-        stored = _parameters.as_count(stored, "stored", 0, n * d)
-    problem = Problem(n, d, n_classes, k, dtype, stored, where)
-    limits = Limits(parse_bytes(max_memory))
-    machine = parse_bytes(machine_memory, "machine_memory")
-    plan = choose(problem, limits, "auto")
-    if machine is None:
-        return plan
-    return replace(plan, advice=_advice(problem, plan.x_bytes, limits, machine))
 
 
 def choose(problem: Problem, limits: Limits, solver: str) -> Plan:
@@ -363,7 +285,7 @@ def _flops(form: str, problem: Problem) -> float:
     return float(problem.entries * m) + factor + 4.0 / 3.0 * m**3
 
 
-def _advice(problem: Problem, size: int, limits: Limits, machine: int) -> str:
+def advice_on(problem: Problem, size: int, limits: Limits, machine: int) -> str:
     """Recommend memory, blocks or a cluster, with the bytes that a fit takes there."""
     room = format_bytes(machine)
     why = f"X does not fit into {room}" if size > machine else "X leaves too little memory to a fit"

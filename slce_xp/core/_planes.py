@@ -99,6 +99,29 @@ def best_plane(means: np.ndarray, shares: np.ndarray, p: int) -> Plane:
     return Plane(planes[int(np.argmin(errors))], min(errors), means, shares)
 
 
+def least_plane(means: np.ndarray, shares: np.ndarray, share: float) -> Plane:
+    """The best plane of the fewest dimensions that reach a share of what all of them separate.
+
+    Parameters
+    ----------
+    means, shares
+        As in `best_plane`.
+    share : float
+        Of the probability beyond chance, ½, that two classes are distinguished.
+    """
+    plane = best_plane(means, shares, means.shape[1])
+    most = 0.5 - share * (0.5 - plane.error)
+    low, high = 1, means.shape[1]
+    while low < high:  # more dimensions never separate less
+        middle = (low + high) // 2
+        found = best_plane(means, shares, middle)
+        if found.error <= most:
+            plane, high = found, middle
+        else:
+            low = middle + 1
+    return plane
+
+
 def _relax(pairs: Pairs, p: int, reached: float) -> tuple[np.ndarray, float]:
     """Projected gradient steps with the lengths of Barzilai and Borwein.
 

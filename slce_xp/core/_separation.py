@@ -20,7 +20,7 @@ from .._parameters import as_count, as_shrinkage
 from . import _eigen, _given
 from ._groups import Groups
 from ._moments import Moments
-from ._planes import Plane, best_plane
+from ._planes import Plane, best_plane, least_plane
 from ._problem import Problem, problem_of
 from ._rows import check_gram, open_array
 from ._shrinkage import Shrinkage, Spectrum, best_shrinkage
@@ -140,7 +140,9 @@ def separating_components(
         return solve(problem_of(rows, groups, form), form, k, given_shrinkage)
 
 
-def solve(problem: Problem, form: str, k: int, shrinkage: float | None) -> Separation:
+def solve(
+    problem: Problem, form: str, k: int, shrinkage: float | None, share: float | None = None
+) -> Separation:
     """The components of class statistics, in features or samples coordinates.
 
     Parameters
@@ -152,6 +154,8 @@ def solve(problem: Problem, form: str, k: int, shrinkage: float | None) -> Separ
         Components, at most K − 1.
     shrinkage : float or None
         None: the one that separates unseen samples best.
+    share : float, optional
+        Only the fewest components that reach this share of the separation of all, beyond chance.
     """
     xp, moments = problem.place.xp, problem.moments
     solver = _Samples(problem) if form == "gram" else _Features(problem)
@@ -168,7 +172,7 @@ def solve(problem: Problem, form: str, k: int, shrinkage: float | None) -> Separ
         raise invalid(
             "y", "y must hold classes whose means differ; they agree in all features. Check y"
         )
-    plane = best_plane(means, shares, k)
+    plane = best_plane(means, shares, k) if share is None else least_plane(means, shares, share)
     # By descending variance of the class means, as for eigenvalues.
     inside = means @ plane.basis
     ratios, axes = np.linalg.eigh(inside.T @ (shares[:, None] * inside))

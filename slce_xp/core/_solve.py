@@ -76,7 +76,7 @@ def eigenpairs(
     unlabeled_weight: float = 1.0,
     tol: float = 1e-6,
     max_iter: int = 50,
-    seed: int = 0,
+    random_state: int | None = 0,
 ) -> Eigenpairs:
     r"""Leading eigenpairs of SLCE's matrix.
 
@@ -109,8 +109,8 @@ def eigenpairs(
         :math:`T = \operatorname{tr} S_t`.
     max_iter : int
         Passes over X that the matrix-free form may take.
-    seed : int
-        For directions that are arbitrary: the null space of X and a random part of the start
+    random_state : int or None
+        Seed for directions that are arbitrary: the null space of X and a random part of the start
         block of the matrix-free form.
 
     Returns
@@ -141,7 +141,7 @@ def eigenpairs(
         as_count(k, "k", 1, rows.d),
         as_tolerance(tol),
         as_count(max_iter, "max_iter", 1),
-        seed=as_seed(seed, "seed"),
+        seed=as_seed(random_state),
     )
     if not isinstance(form, str) or form not in ("auto", *FORMS):
         raise invalid("form", f"form must be 'auto' or one of {', '.join(FORMS)}; got {form!r}")
