@@ -153,7 +153,9 @@ def _reduced(X: Any, d: int, options: dict[str, Any]) -> tuple[Any, Callable[[Ar
     return basis * root, restored
 
 
-def _resamples(codes: np.ndarray, groups: Any, count: int, seed: int) -> Iterator[np.ndarray]:
+def _resamples(
+    codes: np.ndarray, groups: Any, count: int, seed: int | None
+) -> Iterator[np.ndarray]:
     """How often each sample is drawn, shape (n,), with all samples of a group or none."""
     members = np.arange(len(codes))
     if groups is not None:

@@ -648,7 +648,7 @@ class Model:
         """
         embedded = self._embedded_to_classify(X)
         with _backend.computing(self._place):
-            best = self._place.xp.argmax(self._scores(embedded)[0], axis=1)
+            best = self._place.xp.argmax(self._scores(embedded), axis=1)
             return np.asarray(self.classes[_backend.to_host(best)])
 
     def predict_proba(self, X: Any) -> Array:
@@ -689,7 +689,7 @@ class Model:
         xp, _ = self._place
         embedded = self._embedded_to_classify(X)
         with _backend.computing(self._place):
-            scores, unit = self._scores(embedded)
+            scores, (_, unit) = self._scores(embedded), self._class_means()
             scores = scores - xp.max(scores, axis=1, keepdims=True)
             odds = xp.exp(scores * (unit / (spread or 1.0)) ** 2)
             shares = odds / xp.sum(odds, axis=1, keepdims=True)
@@ -711,21 +711,14 @@ class Model:
             )
         return self.transform(X)
 
-    def _scores(self, embedded: Array) -> tuple[Array, Array | float]:
+    def _scores(self, embedded: Array) -> Array:
         """Log-likelihoods of classes, up to a constant per sample, shape (n, K).
 
-        For criterion "centroid" in units of the square of some length, which is returned, too.
+        In units of the square of the length that `_class_means` returns.
         """
-        xp, _ = self._place
-        unit: Array | float = 1.0
-        # In float32, the squares of far classes would leave no digits to tell near ones apart.
-        longest = _backend.longest_float(self._place)
-        embedded = xp.astype(embedded, longest, copy=False)
-        means = self._embedded(xp, xp.astype(self.centroids, longest, copy=False))
-        if self.criterion == "centroid" and self.n_components:  # of which squares are in range
-            size = xp.max(xp.abs(means))
-            unit = xp.where(size > 0.0, size, xp.ones_like(size))
-            embedded, means = embedded / unit, means / unit
+        means, unit = self._class_means()
+        xp, longest = self._place.xp, means.dtype
+        embedded = xp.astype(embedded, longest, copy=False) / unit
         scores = embedded @ means.T - 0.5 * xp.sum(means * means, axis=1)
         if self.criterion == "separation":
             weights = xp.astype(self.weights, longest, copy=False)
@@ -741,7 +734,19 @@ class Model:
                 f"{int(np.argmin(finite))}, or one that is too far from all classes. Fill it, or "
                 "drop the row",
             )
-        return scores, unit
+        return scores
+
+    def _class_means(self) -> tuple[Array, Array | float]:
+        """The embedded centroids, shape (K, k), in units of a length, and that length."""
+        xp, _ = self._place
+        # In float32, the squares of far classes would leave no digits to tell near ones apart.
+        longest = _backend.longest_float(self._place)
+        means = self._embedded(xp, xp.astype(self.centroids, longest, copy=False))
+        if self.criterion == "separation" or not self.n_components:
+            return means, 1.0
+        size = xp.max(xp.abs(means))  # in a unit of its own squares are in range
+        unit = xp.where(size > 0.0, size, xp.ones_like(size))
+        return means / unit, unit
 
     def _check_names(self, X: Any) -> None:
         """Raise ValueError for a frame with other columns, or with columns in another order."""
