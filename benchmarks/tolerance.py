@@ -44,14 +44,17 @@ def outcomes(drawn: Drawn) -> Iterator[tuple[float, dict[str, float]]]:
         model, Z, found = embedded(tol)
         rotation, _ = orthogonal_procrustes(Z, reference)
         size = np.linalg.norm(reference)
-        yield tol, {
-            "passes": model.passes,
-            "saved": exact.passes - model.passes,
-            "difference": float(np.linalg.norm(Z @ rotation - reference) / size),
-            "accuracy": found - accuracy,
-            "loss": float(exact.eigenvalues.clip(0).sum() - model.eigenvalues.clip(0).sum())
-            / float(exact.eigenvalues.clip(0).sum() or 1.0),
-        }
+        yield (
+            tol,
+            {
+                "passes": model.passes,
+                "saved": exact.passes - model.passes,
+                "difference": float(np.linalg.norm(Z @ rotation - reference) / size),
+                "accuracy": found - accuracy,
+                "loss": float(exact.eigenvalues.clip(0).sum() - model.eigenvalues.clip(0).sum())
+                / float(exact.eigenvalues.clip(0).sum() or 1.0),
+            },
+        )
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -9,8 +9,8 @@ and "positive" means "above a stated level". With eps of the dtype that sums are
 mean and T = tr S_t with absolute weights, which bounds ‖M‖:
 
 - ρ₀ = c·(eps·T + eps²·W‖m‖² + other terms), c = 16 for scatter, 32 for forms that multiply rows.
-  Sparse rows, which are not shifted, add eps·2√(T·W)·‖m‖; unlabelled samples add what rounding
-  of the mean changes in M. ρ = ρ₀ + `residual` of the model;
+  Rows that are not shifted, as sparse ones, add eps·2√(T·W)·‖m‖; unlabelled samples add what
+  rounding of the mean changes in M. ρ = ρ₀ + `residual` of the model;
 - `residual` is at least the norm of M·V − V·diag(values) of the positive components, but for ρ₀;
 - `zero_level` is 2ρ for scatter, 64ρ for Gram, 2(ρ₀ + tol·T) for the iteration, within a factor;
   an iteration that does not warn has a residual of at most tol·T or a few ρ₀;
@@ -806,7 +806,7 @@ def fit_carefully(problem, sums="float64"):
         pull = 2 * (1 + factor) * squares(weights[known] @ rows[known]) ** 0.5
         pull *= (squares(spread) / size) ** 0.5 + squares(mean) ** 0.5
     scale, square = squares(labelled, others), total * squares(mean)
-    rho = rounding_level("scatter", eps, scale, square, pull, is_sparse=problem.kind == "csr")
+    rho = rounding_level("scatter", eps, scale, square, pull, is_shifted=problem.kind != "csr")
     zero = LEVEL["scatter"] * rho
     d, most = len(values), min(len(classes) - 1, len(values))
     k, possible = problem.n_components, most if known.all() else d
@@ -844,10 +844,10 @@ def fit_carefully(problem, sums="float64"):
     )
 
 
-def rounding_level(form, eps, scale, mean_square, mean_rounding, is_sparse):
+def rounding_level(form, eps, scale, mean_square, mean_rounding, is_shifted):
     """ρ₀: T, W‖m‖² and what rounding of the mean adds to M if some samples are unlabelled."""
     size = eps * scale + eps**2 * mean_square + eps * mean_rounding
-    if is_sparse:
+    if not is_shifted:
         size += 2 * eps * float(np.sqrt(scale) * np.sqrt(mean_square))
     return ROUNDING[form] * size
 
@@ -998,7 +998,10 @@ class Judge:
         eps = float(np.finfo(model.plan.sums).eps)
         # Squares of sparse rows are not shifted, either: T is known up to their rounding.
         scale = truth.scale + (16 * eps * square if most and is_sparse else 0.0)
-        return rounding_level(self.form, eps, scale, square, truth.mean_rounding, is_sparse)
+        # Dense rows near the origin need not be shifted before they are multiplied.
+        is_near = not least and self.form != "scatter" and square <= 4.1 * scale
+        is_shifted = not (is_sparse or is_near)
+        return rounding_level(self.form, eps, scale, square, truth.mean_rounding, is_shifted)
 
     def zero_level(self, model):
         """The stated level is that of the promise; T may be taken about a centre near the mean."""

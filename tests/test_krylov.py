@@ -171,7 +171,7 @@ def test_too_few_passes_warn_and_the_rest_is_honest(side):
 def test_the_convergence_warning_points_at_the_caller():
     X, y = drawn()
     with pytest.warns(slce_xp.ConvergenceWarning) as record:
-        slce_xp.fit(X, y, "positive", solver="krylov", max_iter=1)
+        slce_xp.fit(X, y, solver="krylov", max_iter=1)
     assert record[0].filename == __file__
 
 

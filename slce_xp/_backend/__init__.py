@@ -11,6 +11,7 @@ from .linalg import (
     add_gram,
     adds_in_place,
     cholesky,
+    column_squares,
     eigh,
     erfcx,
     f_quantile,

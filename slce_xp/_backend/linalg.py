@@ -45,6 +45,17 @@ def gram(rows: Array) -> Array:
     return rows.T @ rows  # one array twice: NumPy calls SYRK, half the work
 
 
+def column_squares(rows: Array, *, is_own: bool) -> Array:
+    """Σ x² of each column, (m, d) ↦ (d,); its own rows may be changed."""
+    if isinstance(rows, np.ndarray):
+        return np.einsum("ij,ij->j", rows, rows)  # nothing is allocated
+    if not is_own:
+        rows = rows * rows
+    else:
+        rows *= rows
+    return place_of(rows).xp.sum(rows, axis=0)
+
+
 def adds_in_place(xp: ModuleType) -> bool:
     """Whether `add_gram` allocates nothing in addition to the total."""
     return compat.is_cupy_namespace(xp) or compat.is_torch_namespace(xp)

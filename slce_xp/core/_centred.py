@@ -1,8 +1,9 @@
 """X as the eigenproblem has it: rows √(w·|s|)·(scale·x − centre), and products with them.
 
 Weights, units, integers and offsets are handled here. s is 1, or −λ for a sample without a label.
-A block of dense rows is a centred copy; a block of sparse rows is known by its products, from which
-those of the centre are subtracted.
+A block of dense rows is a centred copy. A block of rows that are sparse, or need neither conversion
+nor a copy because X is near the origin, is known by its products, from which those of the centre
+are subtracted.
 """
 
 from __future__ import annotations
@@ -31,10 +32,13 @@ class Frame(NamedTuple):
         A power of two.
     centre : array, shape (d,)
         Subtracted from scaled rows.
+    shifts_products : bool
+        True to subtract it from products of dense rows, too, instead of from the rows.
     """
 
     scale: float
     centre: Array
+    shifts_products: bool = False
 
     def dense(self, block: Array, columns: slice = slice(None)) -> Array:
         """scale·x − centre, a copy, of dense rows with some of the columns."""
@@ -48,26 +52,30 @@ class Frame(NamedTuple):
         rows -= centre
         return rows
 
+    def scaled(self, block: Array) -> Array:
+        """scale·x: of scale 1, the block itself."""
+        return block if self.scale == 1.0 else block * self.scale
+
     def rows(self, block: Array, root: Array | None = None) -> Any:
         """√w·(scale·x − centre) of a block: an array, or something with the same products."""
-        if isinstance(block, Sparse):
-            block = block if self.scale == 1.0 else block * self.scale
-            return _SparseBlock(block, self.centre, root)
+        if self.shifts_products or isinstance(block, Sparse):
+            return _Shifted(self.scaled(block), self.centre, root)
         rows = self.dense(block)
         if root is not None:
             rows *= root[:, None]
         return rows
 
 
-class _SparseBlock(NamedTuple):
-    """√w·(x − 1·cᵀ) of sparse rows, by its products."""
+class _Shifted(NamedTuple):
+    """√w·(x − 1·cᵀ) of rows x, by its products."""
 
-    x: Sparse
+    x: Array
     centre: Array
     root: Array | None
 
     def __matmul__(self, columns: Array) -> Array:
-        product = self.x.times(columns)
+        x = self.x
+        product = x.times(columns) if isinstance(x, Sparse) else x @ columns
         product -= self.centre @ columns
         return product if self.root is None else product * self.root[:, None]
 
@@ -77,13 +85,13 @@ class _SparseBlock(NamedTuple):
 
 
 class _Adjoint(NamedTuple):
-    block: _SparseBlock
+    block: _Shifted
 
     def __matmul__(self, columns: Array) -> Array:
         x, centre, root = self.block
-        xp = x.place.xp
+        xp = _backend.namespace_of(x)
         columns = columns if root is None else columns * root[:, None]
-        product = x.adjoint(columns)
+        product = x.adjoint(columns) if isinstance(x, Sparse) else x.T @ columns
         product -= centre[:, None] * xp.sum(columns, axis=0)
         return product
 
@@ -97,9 +105,12 @@ class Centred:
     groups : Groups
     frame : Frame
         Its centre is the mean of all samples.
+    is_near : bool
+        True if X is so near the origin that products may be shifted instead of rows.
     """
 
-    def __init__(self, rows: Rows, groups: Groups, frame: Frame) -> None:
+    def __init__(self, rows: Rows, groups: Groups, frame: Frame, *, is_near: bool = False) -> None:
+        frame = frame._replace(shifts_products=is_near and rows.is_ready)
         self._rows, self._groups, self._frame = rows, groups, frame
         self.n, self.d, self.place = rows.n, rows.d, rows.place
         self.root = rows.put(groups.root)
@@ -138,7 +149,16 @@ class Centred:
 
     def outer(self, factors: Array | None = None) -> Array:
         """X·Xᵀ, shape (n, n), of columns times factors: one pass over X."""
-        gram = self._rows.outer(partial(_prepared, self._frame, factors))
+        rows = self._rows
+        if isinstance(rows, MemoryRows) and self._frame.shifts_products and factors is None:
+            is_view = self._frame.scale == 1.0
+            gram = rows.outer(None if is_view else partial(_scaled, self._frame))
+            share = self._rows.put(self._groups.shares)
+            mean = gram @ share
+            gram -= mean[:, None]
+            gram -= mean - share @ mean
+        else:
+            gram = rows.outer(partial(_prepared, self._frame, factors))
         if self.root is not None:
             gram *= self.root[:, None]
             gram *= self.root
@@ -187,14 +207,23 @@ class Centred:
 
     @property
     def is_sparse(self) -> bool:
-        """True if rows are not shifted before they are multiplied."""
+        """True if rows are sparse."""
         return self._rows.is_sparse
+
+    @property
+    def shifts_products(self) -> bool:
+        """True if rows are not shifted before they are multiplied."""
+        return self._rows.is_sparse or self._frame.shifts_products
 
     @property
     def prefers_samples(self) -> bool:
         """True if vectors of samples are so much shorter that two products a pass are worth it."""
         is_read = not (self._rows.in_memory or self._rows.is_chunked)
         return WIDE * self.n < self.d and self._groups.is_supervised and not is_read
+
+
+def _scaled(frame: Frame, x: Array, columns: slice) -> Array:
+    return frame.scaled(x)
 
 
 def _prepared(frame: Frame, factors: Array | None, x: Array, columns: slice) -> Array:
@@ -231,7 +260,7 @@ def columns_term(index: Array, block: Array) -> tuple[Array]:
 
 def _columns_term(frame: Frame, index: Array, block: Array, root: Array | None) -> tuple[Array]:
     xp = _backend.namespace_of(index)
-    part = frame._replace(centre=xp.take(frame.centre, index))
+    part = Frame(frame.scale, xp.take(frame.centre, index))
     return (part.rows(*columns_term(index, block), root),)
 
 

@@ -75,6 +75,12 @@ class Groups(NamedTuple):
         return np.bincount(self.codes, self.weights, minlength=self.n_groups).astype(np.float64)
 
     @property
+    def shares(self) -> np.ndarray:
+        """The weight of each sample over that of all, shape (n,)."""
+        n = len(self.codes)
+        return np.full(n, 1.0 / n) if self.weights is None else self.weights / self.weights.sum()
+
+    @property
     def root(self) -> np.ndarray | None:
         """√(w·|s|) of each sample, with s = 1, or −λ without a label; None for ones."""
         if self.is_supervised:

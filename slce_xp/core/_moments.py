@@ -28,6 +28,9 @@ from ._sums import made_per_row, sum_block
 PROBE_ROWS = 64
 # Sums are taken again about the mean if its distance from the centre exceeds the spread this often.
 FAR = 1.0
+# Rows are not shifted before they are multiplied up to this W‖m‖² over T, unless a matrix is
+# formed: a copy of each block is saved for at most five times the rounding.
+NEAR = 4.0
 
 
 @dataclass(frozen=True)
@@ -168,17 +171,18 @@ class Moments:
             parts.append(_backend.namespace_of(known).sum(known, axis=0))
         return OnHost(*read(*parts))
 
+    @property
+    def weights_by_label(self) -> np.ndarray:
+        """Σ w over samples with a label and over those without, shape (1,) or (2,), on the host."""
+        return np.add.reduceat(self.totals, [0] if self.is_supervised else [0, self.n_classes])
+
     def _squares_about(self, step: Array) -> Array:
         """`squares` about the centre plus a step."""
         xp, k = _backend.namespace_of(self.sums), self.n_classes
-        if self.is_supervised:
-            if step is self.offset:
-                return self.squares - self.weight * step * step
-            pull = 2.0 * xp.sum(self.sums, axis=0) - self.weight * step
-            return self.squares - pull * step
-        weights = self._put(np.array([self.totals[:k].sum(), self.totals[k:].sum()]))[:, None]
-        sums = xp.concat([xp.sum(self.sums[:k, :], axis=0)[None, :], self.sums[k:, :]], axis=0)
-        return self.squares - 2.0 * sums * step + weights * (step * step)
+        sums = xp.sum(self.sums[:k, :], axis=0)[None, :]
+        if not self.is_supervised:
+            sums = xp.concat([sums, self.sums[k:, :]], axis=0)
+        return moved_squares(self.squares, sums, self._put(self.weights_by_label)[:, None], step)
 
     @property
     def total_loss(self) -> Array:
@@ -333,6 +337,11 @@ class Moments:
         return replace(padded, squares=squares)
 
 
+def moved_squares(squares: Any, sums: Any, weights: Any, step: Any) -> Any:
+    """Σ w (z − step)² of sums Σ w z² and Σ w z of groups, (g, d), and their weights, (g, 1)."""
+    return squares - (2.0 * sums - weights * step) * step
+
+
 class OnHost(NamedTuple):
     """Numbers per feature, on the host.
 
@@ -431,7 +440,7 @@ def moments_of(rows: Rows, groups: Groups, *, second: bool = False, dense: bool 
         check_range(groups.weights, _backend.dtype_name(rows.dtype))
     if second:
         rows.prepare_for_second_moment()
-    frame = Frame(1.0, _probed_centre(rows, is_shifted))
+    frame = _probed_frame(rows, is_shifted, second)
     for _ in range(4):  # units, those of what is left near the mean, and the mean itself
         moments, moved = _moments_in(frame, rows, groups, second, is_shifted)
         better = _better_frame(frame, moments, moved if is_shifted else 0.0, rows)
@@ -443,12 +452,19 @@ def moments_of(rows: Rows, groups: Groups, *, second: bool = False, dense: bool 
     return moments
 
 
-def _probed_centre(rows: Rows, is_shifted: bool) -> Array:
-    """The mean of a few rows; zero for sparse rows, unless they are made dense."""
+def _probed_frame(rows: Rows, is_shifted: bool, second: bool) -> Frame:
+    """About the mean of a few rows; about zero if rows need not be shifted."""
     xp, device = rows.place
+    zero = xp.zeros(rows.d, dtype=rows.dtype, device=device)
     if not is_shifted:
-        return xp.zeros(rows.d, dtype=rows.dtype, device=device)
-    return xp.mean(rows.probe(PROBE_ROWS), axis=0)
+        return Frame(1.0, zero)
+    probe = rows.probe(PROBE_ROWS)
+    centre = xp.mean(probe, axis=0)
+    if rows.is_ready and not second:
+        square, whole = read(xp.sum(centre * centre), xp.sum(probe * probe))
+        if (NEAR + 1.0) * square < NEAR * whole / probe.shape[0]:
+            return Frame(1.0, zero, shifts_products=True)
+    return Frame(1.0, centre)
 
 
 def _better_frame(frame: Frame, moments: Moments, moved: float, rows: Rows) -> Frame | None:
@@ -476,8 +492,8 @@ def _better_frame(frame: Frame, moments: Moments, moved: float, rows: Rows) -> F
         scale = frame.scale * factor
         if float(info.tiny) < scale < float(info.max):
             return _in_scale(frame, scale)
-    if moved > FAR * (size - moved):
-        return frame._replace(centre=frame.centre + moments.offset)
+    if moved > (NEAR if frame.shifts_products else FAR) * (size - moved):
+        return Frame(frame.scale, frame.centre + moments.offset)
     return None
 
 
@@ -485,7 +501,8 @@ def _in_scale(frame: Frame, scale: float) -> Frame:
     """The same centre in other units, by two factors of which neither overflows."""
     factor = scale / frame.scale
     root = math.ldexp(1.0, (math.frexp(factor)[1] - 1) // 2)
-    return Frame(scale, frame.centre * root * (factor / root))
+    centre = frame.centre * root * (factor / root)
+    return frame._replace(scale=scale, centre=centre)
 
 
 def _moments_in(
@@ -544,7 +561,7 @@ def _moment_term(
     """
     xp = _backend.namespace_of(codes)
     if isinstance(block, Sparse) and not is_shifted:
-        block = block if frame.scale == 1.0 else block * frame.scale
+        block = frame.scaled(block)
         return (
             sum_block(block, codes, height, weights),
             block.sum_squares(_by_label(xp, weights, sign, block)),
@@ -552,19 +569,24 @@ def _moment_term(
         )
     if isinstance(block, Sparse):
         block = block.dense()
-    rows = frame.dense(block)
+    is_view = frame.shifts_products
+    rows = frame.scaled(block) if is_view else frame.dense(block)
     sums = sum_block(rows, codes, height, weights)
-    if sign is None:
+    if sign is None and (second or weights is None):
         if weights is not None:
             rows *= xp.sqrt(weights)[:, None]
         if second:
             return sums, None, _backend.gram(rows)
-        rows *= rows
-        return sums, xp.sum(rows, axis=0)[None, :], None
-    rooted = rows * root[:, None]  # type: ignore[index]
-    product = rooted.T @ (rooted * sign[:, None]) if second else None
+        return sums, _backend.column_squares(rows, is_own=not is_view)[None, :], None
+    product = None
+    if second:
+        rooted = rows * root[:, None]  # type: ignore[index]
+        product = rooted.T @ (rooted * sign[:, None])  # type: ignore[index]
+    by_label = _by_label(xp, weights, sign, rows)
+    if is_view:
+        return sums, by_label @ (rows * rows), product
     rows *= rows
-    return sums, _by_label(xp, weights, sign, rows) @ rows, product
+    return sums, by_label @ rows, product
 
 
 def _by_label(xp: Any, weights: Array | None, sign: Array | None, like: Array) -> Array | None:

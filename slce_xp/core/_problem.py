@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -13,7 +12,7 @@ from .._backend import Array
 from . import _eigen
 from ._centred import Centred, Frame
 from ._groups import Groups
-from ._moments import Moments, moments_of
+from ._moments import NEAR, Moments, moments_of, moved_squares
 from ._rows import Rows
 
 # Rounding of eigenvalues in units of eps·T, calibrated on drawn problems: of a formed M, and of
@@ -30,17 +29,17 @@ class Problem:
     ----------
     moments : Moments
     samples : Centred or None
-    measured : Moments
-        The same about another centre, if their numbers were read: `moments` by default.
+    sizes : Sizes
+        What rounding is relative to; of `moments` by default.
     between : array, shape (K, d)
         B, with S_b = BᵀB.
     """
 
     def __init__(
-        self, moments: Moments, samples: Centred | None = None, measured: Moments | None = None
+        self, moments: Moments, samples: Centred | None = None, sizes: Sizes | None = None
     ) -> None:
         self.moments, self._samples = moments, samples
-        self._measured = measured or moments
+        self._sizes = sizes
         self.between = moments.between
         self.place = _backend.place_of(moments.sums)
         self.d, self.n_classes = moments.n_features, moments.n_classes
@@ -68,22 +67,12 @@ class Problem:
         matrix -= scatter
         return matrix
 
-    @cached_property
+    @property
     def sizes(self) -> Sizes:
         """What rounding is relative to, on the host."""
-        moments = self._measured
-        squares, offset, centre, labeled = moments.on_host
-        means = centre + offset
-        if labeled is None:
-            squares = squares[0] - moments.weight * offset**2
-            return Sizes(np.maximum(squares, 0.0), means, 0.0, 0.0)
-        known, other = float(moments.totals[:-1].sum()), float(moments.totals[-1])
-        sums = np.stack([labeled, moments.weight * offset - labeled])
-        squares = squares - 2.0 * sums * offset + np.outer([known, other], offset**2)
-        squares = np.maximum(squares, 0.0)
-        pull = float(np.linalg.norm(labeled - known * offset))
-        spread = max(moments.spread, math.sqrt(float(squares.sum()) / moments.weight))
-        return Sizes(squares[0] + moments.unlabeled_weight * squares[1], means, pull, spread)
+        if self._sizes is None:
+            self._sizes = sizes_of(self.moments)
+        return self._sizes
 
     def rounding(self, factor: float, total: float | None = None) -> float:
         """ρ₀: how far rounding may move an eigenvalue.
@@ -99,9 +88,9 @@ class Problem:
         total = sizes.total if total is None else total
         eps, weight = _eigen.eps_of(moments.sums), moments.absolute_weight
         size = total + eps * weight * sizes.mean**2
-        if self._samples is not None and self._samples.is_sparse:
-            # Its rows are not shifted for products, and may not be for squares.
-            total += 4.0 * eps * moments.summed
+        if self._samples is not None and self._samples.shifts_products:
+            if self._samples.is_sparse:  # whose rows may not be shifted for squares, either
+                total += 4.0 * eps * moments.summed
             size += 2.0 * math.sqrt(total * weight) * sizes.mean
         if not self.is_supervised:  # M changes with the mean in first order
             pull = (1.0 + moments.unlabeled_weight) * sizes.pull
@@ -140,6 +129,24 @@ class Sizes(NamedTuple):
         return float(np.linalg.norm(self.means))
 
 
+def sizes_of(moments: Moments) -> Sizes:
+    """Norms of the data by their moments: one read."""
+    squares, offset, centre, labeled = moments.on_host
+    means, weights = centre + offset, moments.weights_by_label
+    sums = (moments.weight * offset)[None, :]
+    pull, spread = 0.0, 0.0
+    if labeled is not None:
+        sums = np.stack([labeled, sums[0] - labeled])
+        pull = float(np.linalg.norm(labeled - weights[0] * offset))
+    squares = moved_squares(squares, sums, weights[:, None], offset)
+    squares = np.maximum(squares, 0.0)
+    total = squares[0]
+    if labeled is not None:
+        spread = max(moments.spread, math.sqrt(float(squares.sum()) / moments.weight))
+        total = total + moments.unlabeled_weight * squares[1]
+    return Sizes(total, means, pull, spread)
+
+
 def problem_of(rows: Rows, groups: Groups, form: str) -> Problem:
     """The eigenproblem of rows of any kind: one pass, with the second moment for "scatter".
 
@@ -148,6 +155,7 @@ def problem_of(rows: Rows, groups: Groups, form: str) -> Problem:
     moments = moments_of(rows, groups, second=form == "scatter", dense=form == "gram")
     if form == "scatter":
         return Problem(moments)
-    centred = moments.about_mean()
-    samples = Centred(rows, groups, Frame(centred.scale, centred.centre))
-    return Problem(centred, samples, moments)
+    sizes, centred = sizes_of(moments), moments.about_mean()
+    is_near = moments.absolute_weight * sizes.mean**2 <= NEAR * sizes.total
+    frame = Frame(centred.scale, centred.centre)
+    return Problem(centred, Centred(rows, groups, frame, is_near=is_near), sizes)

@@ -108,6 +108,11 @@ class Rows(ABC):
         raise NotImplementedError
 
     @property
+    def is_ready(self) -> bool:
+        """True if rows can be multiplied as they are, on a CPU: `outer` needs no `prepare`."""
+        return False
+
+    @property
     def has_outer(self) -> bool:
         """True if `outer` is supported."""
         return True
@@ -280,11 +285,16 @@ class MemoryRows(BlockRows):
         """True if `outer` is supported."""
         return self.has_columns
 
-    def outer(self, prepare: Callable[[Array, slice], Array]) -> Array:
-        """R·Rᵀ, a sum over column blocks."""
+    @property
+    def is_ready(self) -> bool:
+        """True if no copy is needed; on an accelerator, fewer launches are worth one."""
+        return not (self._is_converted or _backend.is_accelerated(self.place))
+
+    def outer(self, prepare: Callable[[Array, slice], Array] | None = None) -> Array:
+        """R·Rᵀ, a sum over column blocks; of X as it is by default."""
         total = None
-        for block, columns in self.columns(self.n):
-            prepared = prepare(columns, block)
+        for block, columns in self.columns(0 if prepare is None else self.n):
+            prepared = columns if prepare is None else prepare(columns, block)
             del columns
             total = _backend.add_gram(total, prepared.T)
             del prepared  # before the next block is copied

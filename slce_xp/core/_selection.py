@@ -196,7 +196,7 @@ class SparsePath:
             xp.sqrt(xp.sum(targets.linear * targets.linear, axis=0)),
         )
         # Sparse rows are not shifted: what centring subtracts is rounded relative to itself.
-        centring = problem.sizes.means**2 * samples.is_sparse
+        centring = problem.sizes.means**2 * samples.shifts_products
         # A feature that may be constant is never selected, whatever rounding makes of it, but it
         # counts for the gap: if it varies after all, nothing is proved without it.
         level = VARIANCE_ROUNDING * self._eps
