@@ -39,7 +39,7 @@ def outcomes(drawn: Drawn) -> Iterator[tuple[float, dict[str, float]]]:
         Z = model.transform(X[test])
         return model, Z, float(classifier.score(Z, y[test]))
 
-    exact, reference, accuracy = embedded(EXACT)
+    _, reference, accuracy = embedded(EXACT)
     for tol in TOLERANCES:
         model, Z, found = embedded(tol)
         rotation, _ = orthogonal_procrustes(Z, reference)
@@ -72,11 +72,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print("|---|---|---|---|---|---|")
     for tol, rows in found.items():
         columns = {name: np.array([row[name] for row in rows]) for name in rows[0]}
-        points = 100 * columns["accuracy"]
+        points, differences = 100 * columns["accuracy"], columns["difference"]
         print(
-            f"| {tol:.0e} | {np.mean(columns['passes']):.1f} | {np.median(columns['difference']):.0e}"
-            f" | {columns['difference'].max():.0e} | {points.mean():+.2f} ± "
-            f"{points.std() / np.sqrt(len(points)):.2f} | {points.min():+.1f}, {points.max():+.1f} |"
+            f"| {tol:.0e} | {np.mean(columns['passes']):.1f} | {np.median(differences):.0e} | "
+            f"{differences.max():.0e} | {points.mean():+.2f} ± "
+            f"{points.std() / np.sqrt(len(points)):.2f} | "
+            f"{points.min():+.1f}, {points.max():+.1f} |"
         )
 
 
