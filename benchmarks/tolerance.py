@@ -48,11 +48,8 @@ def outcomes(drawn: Drawn) -> Iterator[tuple[float, dict[str, float]]]:
             tol,
             {
                 "passes": model.passes,
-                "saved": exact.passes - model.passes,
                 "difference": float(np.linalg.norm(Z @ rotation - reference) / size),
                 "accuracy": found - accuracy,
-                "loss": float(exact.eigenvalues.clip(0).sum() - model.eigenvalues.clip(0).sum())
-                / float(exact.eigenvalues.clip(0).sum() or 1.0),
             },
         )
 
