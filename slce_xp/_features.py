@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from slce_xp import _backend
@@ -21,11 +23,20 @@ def importance(components: Array, eigenvalues: Array) -> Array:
     return xp.sqrt(components.shape[1] * (shares @ (components * components)))
 
 
-def structure(rows: Rows, axes: Array) -> Array:
-    """Correlations of columns of X with columns of X·axes, (d, k): three passes."""
+def structure(rows: Rows, axes: Array, shifted: Callable[[Array], Array]) -> Array:
+    """Correlations of columns of X with those of the embedding, (d, k): three passes.
+
+    Parameters
+    ----------
+    rows : Rows
+    axes : array, shape (d, k)
+    shifted : function
+        What becomes of X·axes, up to a constant in each column.
+    """
     xp, _ = rows.place
     moments, samples = centred_samples(rows)
-    scores = samples.times(axes)
+    scores = shifted(samples.times(axes) / moments.scale)
+    scores = scores - xp.mean(scores, axis=0)
     lengths = xp.sqrt(xp.sum(scores * scores, axis=0))
     scores = scores / xp.where(lengths > 0.0, lengths, xp.ones_like(lengths))
     squares = moments.column_squares

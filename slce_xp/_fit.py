@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import sys
+from dataclasses import replace
 from types import ModuleType
 from typing import Any
+
+import numpy as np
 
 from slce_xp import _backend, _errors, _parameters, _warnings
 from slce_xp._backend import Place
 from slce_xp._data import matrix as _matrix
-from slce_xp._data.labels import as_labels
+from slce_xp._data.labels import BatchCodes, Labels, as_batch, as_labels, check_batches
 from slce_xp._data.open import open_rows
-from slce_xp._make_model import make_model, make_separating_model
+from slce_xp._make_model import make_model, make_separating_model, with_batches
 from slce_xp._make_plan import make_plan, problem_at
 from slce_xp._model import Model
 from slce_xp._planning import plan as _plan
@@ -21,6 +24,8 @@ from slce_xp._planning.plan import Plan
 from slce_xp._planning.problem import MEMORY, WIDE_PASSES
 from slce_xp._progress import Bar, Progress
 from slce_xp.core import _separation
+from slce_xp.core._batches import Batches
+from slce_xp.core._groups import Groups
 from slce_xp.core._krylov import Request
 from slce_xp.core._problem import problem_of
 from slce_xp.core._rows import Rows
@@ -46,6 +51,7 @@ def fit(
     unlabeled_weight: float = 1.0,
     criterion: str = "centroid",
     shrinkage: float | str = "auto",
+    batch: Any = None,
     progress: bool = False,
 ) -> Model:
     r"""Fit a Supervised Linear Centroid-Encoder.
@@ -132,6 +138,11 @@ def fit(
         τ such that N is their spread; a number: τ = 1. The weight of all samples counts as their
         number: weights should be 1 in the mean. At least the 4·d·eps that rounding needs is used;
         in the Gram form, or if S_w is singular, √eps, with a warning.
+    batch : array, list or Series, shape (n,), optional
+        The batch of each sample, such as the plate, the donor or the day. What the samples of a
+        batch share is estimated together with the class means, by least squares of
+        :math:`x_i = \alpha_{j(i)} + \beta_{b(i)} + \varepsilon_i`, and removed; `Model.transform`
+        then needs the batch, too. Batches must have classes in common. All samples need a label.
     progress : bool
         Whether to show passes, blocks, the residual and the time left (needs tqdm).
 
@@ -188,6 +199,9 @@ def fit(
     labels = as_labels(y, n, sample_weight, class_weight, unlabeled, unlabeled_weight)
     n_classes = len(labels.classes)
     groups, kept = labels.counted()
+    batches = None
+    if batch is not None:
+        batches, batch = _batches(groups, kept, labels, as_batch(batch, n))
     if separates:
         _parameters.check_separable(labels.n_unlabeled)
     unsupervised = None if groups.is_supervised else n
@@ -204,13 +218,15 @@ def fit(
     place = _parameters.find_place(matrix, backend, device)
 
     size = problem_at(matrix, place, groups, k, separates=separates)
+    if batches is not None:
+        size = replace(size, n_cells=len(batches.classes))
     matrix, limits, plan = make_plan(matrix, place, size, memory, solver)
     bar = Bar(plan.passes) if progress else Progress()
     with contextlib.closing(bar), _backend.computing(place):
         if plan.where == MEMORY:
             matrix = _backend.move(matrix, place)
         rows = open_planned(matrix, place, plan, bar, kept)
-        problem = problem_of(rows, groups, plan.form)
+        problem = problem_of(rows, groups, plan.form, batches)
         if separates:
             share = _parameters.as_share(n_components)
             found = _separation.solve(problem, plan.form, k, weight_of_diagonal, share)
@@ -231,6 +247,8 @@ def fit(
             solution = solve(problem, plan.form, request)
             model = make_model(problem, solution, labels, plan, n_components, X, (rows, groups))
             _warnings.warn_if_unconverged(solution, request)
+        if batches is not None:
+            model = with_batches(model, problem, batch)
         bar.done()
     return model
 
@@ -251,6 +269,23 @@ def open_planned(
     if plan.where == MEMORY:
         rows.block_bytes = plan.block_bytes
     return rows
+
+
+def _batches(
+    groups: Groups, kept: np.ndarray | None, labels: Labels, batch: BatchCodes
+) -> tuple[Batches, np.ndarray]:
+    """The cells of class and batch, which must tell the two apart; and the labels of batches."""
+    if not groups.is_supervised:
+        raise _errors.invalid(
+            "unlabeled",
+            f"unlabeled must mark no sample of a fit with batch; it marks {labels.n_unlabeled}, of "
+            "which it is not known whether they differ by batch or by class. Leave them out",
+        )
+    codes = batch.codes if kept is None else batch.codes[kept]
+    present, codes = np.unique(codes, return_inverse=True)  # of samples of positive weight
+    found, names = Batches.of(groups, codes), batch.labels[present]
+    check_batches(found, names, labels.classes)
+    return found, names
 
 
 def _separating_form(solver: str, matrix: Any) -> str:

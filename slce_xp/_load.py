@@ -81,6 +81,10 @@ def _from_contents(facts: dict[str, Any], contents: dict[str, np.ndarray]) -> Mo
         passes=int(facts["passes"]),
         scale=contents.get("scale"),
         patterns=contents.get("patterns"),
+        batches=_files.unpack_labels(contents["batches"], facts["batches"])
+        if "batches" in contents
+        else None,
+        batch_shifts=contents.get("batch_shifts"),
         shrinkage=facts.get("shrinkage"),
         separation=facts.get("separation"),
         log_odds=contents.get("log_odds"),
@@ -95,6 +99,7 @@ def _from_contents(facts: dict[str, Any], contents: dict[str, np.ndarray]) -> Mo
         "components": (k, d), "eigenvalues": (k,), "mean": (d,), "centroids": (n_classes, d),
         "counts": (n_classes,), "weights": (n_classes,), "scale": (d,), "feature_names": (d,),
         "patterns": (k, d), "log_odds": (n_classes,),
+        "batch_shifts": (len(contents.get("batches", ())), k),
     }  # fmt: skip
     kinds = {"counts": "i", "feature_names": "U"}
     if model.criterion not in _parameters.CRITERIA or (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -146,3 +147,12 @@ def make_separating_model(
         feature_names=_matrix.feature_names(X),
         _gap=found.plane,
     )
+
+
+def with_batches(model: Model, problem: Problem, batches: np.ndarray) -> Model:
+    """The model with the shifts of batches along its components, whose labels are given."""
+    assert problem.effects is not None
+    shifts = problem.effects.shifts / problem.moments.scale
+    components = problem.place.xp.astype(model.components, shifts.dtype, copy=False)
+    shifts = problem.place.xp.astype(shifts @ components.T, model.mean.dtype, copy=False)
+    return replace(model, batches=batches, batch_shifts=shifts)

@@ -15,9 +15,11 @@ import numpy as np
 from slce_xp import _backend, _features, _files, _html, _parameters, _summary
 from slce_xp._backend import Array, Place, Sparse
 from slce_xp._data import matrix as _matrix
+from slce_xp._data.label_values import plain
+from slce_xp._data.labels import as_batch
 from slce_xp._data.open import open_rows
 from slce_xp._data.row_reader import RowReader
-from slce_xp._errors import invalid, wrong_type
+from slce_xp._errors import invalid, warn, wrong_type
 from slce_xp._planning.plan import Plan
 from slce_xp.core import _eigen, _pairs
 from slce_xp.core._given import check_not_masked
@@ -25,7 +27,7 @@ from slce_xp.core._planes import Plane
 from slce_xp.core._rows import BlockRows, Rows
 
 ARRAYS = ("components", "eigenvalues", "mean", "centroids", "counts", "weights")
-_OPTIONAL_ARRAYS = ("scale", "patterns", "log_odds")
+_OPTIONAL_ARRAYS = ("scale", "patterns", "log_odds", "batch_shifts")
 MOST_CONFUSIONS = 100  # pairs of classes that `Model.confusions` has
 
 
@@ -104,6 +106,11 @@ class Model:
     separation : float or None
         The probability that a sample of one of two classes is distinguished from the other class: a
         mean over pairs of classes by their shares, if classes are Gaussians with the covariance N.
+    batches : numpy.ndarray, shape (B,), or None
+        The labels of the batches whose effects were removed, sorted.
+    batch_shifts : array, shape (B, k), or None
+        What is subtracted from the embedding of a batch's samples; their mean over all samples of
+        the fit is zero.
 
     See Also
     --------
@@ -148,6 +155,8 @@ class Model:
     separation: float | None = None
     log_odds: Array | None = None
     _spread: float | None = None  # see `spread`
+    batches: np.ndarray | None = None
+    batch_shifts: Array | None = None
     _gap: Plane | float | None = None  # see `separation_gap`
 
     def __post_init__(self) -> None:
@@ -275,7 +284,7 @@ class Model:
         highest = self._place.xp.argmax(self.centroids, axis=0)
         return np.asarray(self.classes[_backend.to_host(highest)])
 
-    def structure(self, X: Any) -> Array:
+    def structure(self, X: Any, batch: Any = None) -> Array:
         """The correlation of each feature with each component, shape (d, k).
 
         What a component stands for: unlike `components` it does not depend on the units of the
@@ -285,6 +294,8 @@ class Model:
         ----------
         X : array, sparse matrix, data frame or row-sliceable object, shape (n, d)
             Samples, such as those of the fit. Read three times.
+        batch : array, shape (n,)
+            As for `transform`.
 
         Returns
         -------
@@ -302,8 +313,10 @@ class Model:
         """
         self._check_names(X)
         source = self._source(X, self.n_features, "X")
+        shifted = self._shifts_of(batch, source.n)
         with _backend.computing(self._place):
-            return _features.structure(source, self._axes(self._place.xp, source.dtype)[0])
+            axes, _ = self._axes(self._place.xp, source.dtype)
+            return _features.structure(source, axes, shifted)
 
     @property
     def component_losses(self) -> Array:
@@ -452,7 +465,7 @@ class Model:
 
     # ------------------------------------------------------------ embedding
 
-    def transform(self, X: Any, out: Any = None) -> Any:
+    def transform(self, X: Any, out: Any = None, batch: Any = None) -> Any:
         r"""Embed samples.
 
         .. math:: Z = (X - 1 m^T)\, A , \qquad A = \text{components}^T , \; m = \text{mean}
@@ -469,6 +482,9 @@ class Model:
             Where to write the embedding, in blocks: a path that ends in .npy or .zarr, which is
             written completely or not at all, or an array on the host of shape (n, k), such as one
             of zarr or h5py.
+        batch : array, list or Series, shape (n,)
+            The batch of each sample, for a model that was fitted with batches, and only for such.
+            Samples of a batch that the fit did not have are not corrected, with a warning.
 
         Returns
         -------
@@ -487,9 +503,11 @@ class Model:
         (4, 1)
         """
         if self._is_traced(X):
-            return self._call_traced(self._embedded, X, self.n_features, "X")
+            embedded = self._call_traced(self._embedded, X, self.n_features, "X")
+            return self._shifts_of(batch, X.shape[0])(embedded)
         self._check_names(X)
         source = self._source(X, self.n_features, "X")
+        shifted = self._shifts_of(batch, source.n)
         with _backend.computing(self._place):
             if _backend.is_dask(X):
                 if out is not None:
@@ -499,18 +517,49 @@ class Model:
                         f"{out!r}. Store that: model.transform(X).to_zarr(path)",
                     )
                 embed = self._embedding(source.dtype, source.is_sparse)
-                return source.map(embed, self.n_components)  # type: ignore[attr-defined]
+                return shifted(source.map(embed, self.n_components))  # type: ignore[attr-defined]
             made = self.n_components if source.is_sparse else source.d
             embed = self._embedding(source.dtype, source.is_sparse)
             assert isinstance(source, BlockRows)
             with source.reading(made) as blocks:
                 if out is None:
-                    pieces = [embed(rows) for _, rows in blocks]
+                    pieces = [shifted(embed(rows), block) for block, rows in blocks]
                     return self._place.xp.concat(pieces, axis=0) if len(pieces) > 1 else pieces[0]
                 shape = (source.n, self.n_components)
                 dtype = np.dtype(_backend.dtype_name(source.dtype))
-                embedded = ((block, _backend.to_host(embed(rows))) for block, rows in blocks)
+                embedded = (
+                    (block, _backend.to_host(shifted(embed(rows), block))) for block, rows in blocks
+                )
                 return _files.write_rows(out, shape, dtype, embedded)
+
+    def _shifts_of(self, batch: Any, n: int) -> Callable[..., Array]:
+        """The function that corrects the embedding of a block of n samples for their batches."""
+        if self.batches is None or self.batch_shifts is None:
+            if batch is not None:
+                raise invalid(
+                    "batch", "batch must be left out: the model was fitted without batches"
+                )
+            return lambda embedded, block=None: embedded
+        if batch is None:
+            raise invalid(
+                "batch",
+                "batch must name the batch of each sample, as in the fit, which had "
+                f"{len(self.batches)} batches; got None. Pass batch=",
+            )
+        xp, _ = self._place
+        codes, labels = as_batch(batch, n)
+        known = {label: i for i, label in enumerate(plain(self.batches))}
+        found = np.array([known.get(label, len(known)) for label in plain(labels)])
+        if (found == len(known)).any():
+            strange = [label for label in plain(labels) if label not in known]
+            warn(f"the fit had no batches {strange[:10]}: their samples are not corrected")
+        table = xp.concat([self.batch_shifts, 0.0 * self.batch_shifts[:1, :]], axis=0)
+        codes = _backend.from_host(found[codes], self._place)
+
+        def shifted(embedded: Array, block: slice = slice(None)) -> Array:
+            return embedded - xp.take(table, codes[block], axis=0)
+
+        return shifted
 
     def _embedding(self, dtype: Any, is_sparse: bool) -> Callable[[Array], Array]:
         """Return the function that embeds rows of X of a dtype."""
@@ -590,7 +639,7 @@ class Model:
             xp = self._place.xp
             return self._restored(xp, xp.astype(source.whole(), source.dtype, copy=False))
 
-    def reconstruct(self, X: Any) -> Array:
+    def reconstruct(self, X: Any, batch: Any = None) -> Array:
         r"""Project samples onto the subspace, in input coordinates.
 
         .. math:: (X - 1 m^T) A A^T + 1 m^T
@@ -602,6 +651,8 @@ class Model:
         Parameters
         ----------
         X : array, list of rows or data frame, shape (n, d)
+        batch : array, shape (n,)
+            As for `transform`.
 
         Returns
         -------
@@ -619,11 +670,11 @@ class Model:
          [0.5 5. ]
          [0.5 5. ]]
         """
-        return self.inverse_transform(self.transform(X))
+        return self.inverse_transform(self.transform(X, batch=batch))
 
     # ------------------------------------------------------------ classes
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: Any, batch: Any = None) -> np.ndarray:
         """Classify samples.
 
         The most probable class, see `predict_proba`: for criterion "centroid" that of the nearest
@@ -633,6 +684,8 @@ class Model:
         ----------
         X : array, sparse matrix, list of rows, data frame or row-sliceable object, shape (n, d)
             As for `transform`, but for a Dask array.
+        batch : array, shape (n,)
+            As for `transform`.
 
         Returns
         -------
@@ -646,12 +699,12 @@ class Model:
         >>> model.predict([[0.7], [4.0]]).tolist()
         ['low', 'high']
         """
-        embedded = self._embedded_to_classify(X)
+        embedded = self._embedded_to_classify(X, batch)
         with _backend.computing(self._place):
             best = self._place.xp.argmax(self._scores(embedded), axis=1)
             return np.asarray(self.classes[_backend.to_host(best)])
 
-    def predict_proba(self, X: Any) -> Array:
+    def predict_proba(self, X: Any, batch: Any = None) -> Array:
         r"""The probability of each class, if classes are Gaussians of one spread in the embedding.
 
         .. math:: p_j \propto \pi_j \exp\Bigl(
@@ -664,6 +717,8 @@ class Model:
         ----------
         X : array, sparse matrix, list of rows, data frame or row-sliceable object, shape (n, d)
             As for `transform`, but for a Dask array.
+        batch : array, shape (n,)
+            As for `transform`.
 
         Returns
         -------
@@ -687,7 +742,7 @@ class Model:
                 "out of range. Fit all samples at once, or scale X",
             )
         xp, _ = self._place
-        embedded = self._embedded_to_classify(X)
+        embedded = self._embedded_to_classify(X, batch)
         with _backend.computing(self._place):
             scores, (_, unit) = self._scores(embedded), self._class_means()
             scores = scores - xp.max(scores, axis=1, keepdims=True)
@@ -695,7 +750,7 @@ class Model:
             shares = odds / xp.sum(odds, axis=1, keepdims=True)
             return xp.astype(shares, embedded.dtype, copy=False)
 
-    def _embedded_to_classify(self, X: Any) -> Array:
+    def _embedded_to_classify(self, X: Any, batch: Any) -> Array:
         if _backend.is_dask(X):
             raise wrong_type(
                 "X",
@@ -709,7 +764,7 @@ class Model:
                 "X must have values to be classified, to check that they are finite; it is traced. "
                 "Compile model.transform only",
             )
-        return self.transform(X)
+        return self.transform(X, batch=batch)
 
     def _scores(self, embedded: Array) -> Array:
         """Log-likelihoods of classes, up to a constant per sample, shape (n, K).
@@ -910,6 +965,8 @@ class Model:
         arrays = {name: _backend.to_host(array) for name, array in self._arrays().items()}
         if self.feature_names is not None:
             arrays["feature_names"] = self.feature_names
+        if self.batches is not None:
+            arrays["batches"], facts["batches"] = _files.pack_labels(self.batches)
         _files.write(path, facts, {"classes": classes, **arrays})
 
 

@@ -19,6 +19,7 @@ from slce_xp._data.sample_weights import (
 )
 from slce_xp._errors import invalid, shown, wrong_type
 from slce_xp._parameters import as_unlabeled_weight
+from slce_xp.core._batches import Batches
 from slce_xp.core._groups import Groups, in_units
 
 
@@ -125,6 +126,51 @@ def as_labels(
         as_unlabeled_weight(unlabeled_weight),
         unit,
         class_odds(class_weight, classes),
+    )
+
+
+class BatchCodes(NamedTuple):
+    """The batch of each sample, shape (n,), as positions in the distinct labels, shape (B,)."""
+
+    codes: np.ndarray
+    labels: np.ndarray
+
+
+def as_batch(batch: Any, n_samples: int) -> BatchCodes:
+    """Encode what each sample has in common with others of its batch: labels of any kind."""
+    values = np.asarray(label_values(batch))
+    if values.shape != (n_samples,):
+        raise invalid(
+            "batch",
+            f"batch must have one label for each of {n_samples} samples; got shape {values.shape}. "
+            "Pass the column that names the batch",
+        )
+    missing = marks.missing(values)
+    if missing is not None and missing.any():
+        raise invalid(
+            "batch",
+            f"batch must have a label for every sample; got {values[missing][0]!r} at position "
+            f"{int(np.argmax(missing))}. Give such samples a batch of their own, or drop them",
+        )
+    labels, codes, _ = unique(comparable(values, batch))
+    return BatchCodes(codes.astype(np.int64, copy=False), labels)
+
+
+def check_batches(found: Batches, batches: np.ndarray, classes: np.ndarray) -> None:
+    """Raise ValueError unless effects of classes and of batches can be distinguished."""
+    with_first = found.joined
+    if all(mask.all() for mask in with_first):
+        return
+    sides = []
+    for chosen in (with_first, tuple(~mask for mask in with_first)):
+        parts = [labels[mask][:10] for labels, mask in zip((classes, batches), chosen, strict=True)]
+        some, others = (", ".join(map(str, part)) for part in parts)
+        sides.append(f"classes {some} are in batches {others} only")
+    raise invalid(
+        "batch",
+        "batch must be distinguishable from the classes: batches need classes in common; "
+        f"{', and '.join(sides)}, so that a difference between these may be one or the other. "
+        "Leave batch out, or leave out these batches",
     )
 
 

@@ -84,7 +84,7 @@ def memory_of(form: str, problem: Problem, limits: Limits) -> Memory:
 def _peak(form: str, problem: Problem, block: int) -> int:
     """The peak of bytes on the device of X, with so many bytes in a block of temporaries."""
     n, d, n_classes, k, item = problem.n, problem.d, problem.n_classes, problem.k, problem.itemsize
-    sums = (n_classes + 1) * d
+    sums = (max(n_classes, problem.n_cells) + 1) * d
     # Codes of labels; weights, their roots and signs. Sums by class, their next term and centroids.
     held = 8 * n + (_sample_vectors(problem) * n + 4 * sums) * item
     ending = 5 * k * d * item  # components and temporaries of the sign rule

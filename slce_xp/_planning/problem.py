@@ -48,6 +48,8 @@ class Problem:
         True if columns of a sparse X can be read, which the Gram form needs.
     separates : bool
         True if the criterion is "separation".
+    n_cells : int
+        Cells of class and batch, which are summed instead of classes; 0 without batches.
     """
 
     n: int
@@ -65,6 +67,7 @@ class Problem:
     accelerated: bool = False
     has_columns: bool = True
     separates: bool = False
+    n_cells: int = 0
 
     @property
     def itemsize(self) -> int:

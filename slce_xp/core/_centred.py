@@ -138,7 +138,7 @@ class Centred:
         """X·Xᵀ·U, (n, b) ↦ (n, b): one pass over X if its columns can be read, otherwise two."""
         rows = self._rows
         if not isinstance(rows, MemoryRows) or rows.is_sparse:
-            return self.times(self.combine(columns))
+            return Centred.times(self, Centred.combine(self, columns))  # a subclass adds to all
         columns = self.rooted(columns)
         total = None
         for block, x in rows.columns(self.n):  # nothing of length d is allocated

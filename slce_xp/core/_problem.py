@@ -10,6 +10,7 @@ import numpy as np
 from .. import _backend
 from .._backend import Array
 from . import _eigen
+from ._batches import Batches, Effects, WithoutEffects
 from ._centred import Centred, Frame
 from ._groups import Groups
 from ._moments import NEAR, Moments, moments_of, moved_squares
@@ -31,15 +32,21 @@ class Problem:
     samples : Centred or None
     sizes : Sizes
         What rounding is relative to; of `moments` by default.
+    effects : Effects or None
+        What was removed of the samples, and is not in the moments.
     between : array, shape (K, d)
         B, with S_b = BᵀB.
     """
 
     def __init__(
-        self, moments: Moments, samples: Centred | None = None, sizes: Sizes | None = None
+        self,
+        moments: Moments,
+        samples: Centred | None = None,
+        sizes: Sizes | None = None,
+        effects: Effects | None = None,
     ) -> None:
         self.moments, self._samples = moments, samples
-        self._sizes = sizes
+        self._sizes, self.effects = sizes, effects
         self.between = moments.between
         self.place = _backend.place_of(moments.sums)
         self.d, self.n_classes = moments.n_features, moments.n_classes
@@ -147,15 +154,23 @@ def sizes_of(moments: Moments) -> Sizes:
     return Sizes(total, means, pull, spread)
 
 
-def problem_of(rows: Rows, groups: Groups, form: str) -> Problem:
+def problem_of(rows: Rows, groups: Groups, form: str, batches: Batches | None = None) -> Problem:
     """The eigenproblem of rows of any kind: one pass, with the second moment for "scatter".
 
     A formed matrix is of dense blocks, and so are its moments.
     """
-    moments = moments_of(rows, groups, second=form == "scatter", dense=form == "gram")
+    counted = groups if batches is None else batches.cells
+    moments = moments_of(rows, counted, second=form == "scatter", dense=form == "gram")
+    centred = moments if form == "scatter" else moments.about_mean()
+    effects = None if batches is None else Effects(batches, centred)
+    known = centred if effects is None else effects.removed()
     if form == "scatter":
-        return Problem(moments)
-    sizes, centred = sizes_of(moments), moments.about_mean()
+        return Problem(known, None, None if effects is None else sizes_of(moments), effects)
+    sizes = sizes_of(moments)
     is_near = moments.absolute_weight * sizes.mean**2 <= NEAR * sizes.total
     frame = Frame(centred.scale, centred.centre)
-    return Problem(centred, Centred(rows, groups, frame, is_near=is_near), sizes)
+    if effects is None:
+        samples = Centred(rows, groups, frame, is_near=is_near)
+    else:
+        samples = WithoutEffects(rows, groups, frame, effects, is_near=is_near)
+    return Problem(known, samples, sizes, effects)
