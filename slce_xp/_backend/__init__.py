@@ -5,7 +5,7 @@ which namespace and device an array has, how values move, in what precision they
 how much memory a device has, and which routine of a library is better than the standard's.
 """
 
-from .class_sums import one_hot, sums_by_code
+from .class_sums import ONE_HOT_CLASSES, made_by_sums, one_hot, sums_by_code
 from .linalg import (
     add,
     add_gram,

@@ -34,12 +34,11 @@ _NAMES = {module: name for name, (module, _) in _LIBRARIES.items()}
 # What this package calls of the standard: a library that lacks one of them cannot be used.
 FUNCTIONS = (
     *("linalg.cholesky", "linalg.diagonal", "linalg.eigh", "linalg.qr", "linalg.solve"),
-    "linalg.trace",
-    *("__array_namespace_info__", "abs", "all", "any", "arange", "argmax", "asarray", "astype"),
-    *("clip", "concat", "cumulative_sum", "empty", "exp", "eye", "finfo", "flip", "from_dlpack"),
-    *("isdtype", "isfinite", "isnan", "log", "max", "maximum", "mean", "ones"),
-    *("ones_like", "reshape", "result_type", "sqrt", "stack", "sum", "take", "where"),
-    *("zeros", "zeros_like"),
+    *("linalg.trace", "__array_namespace_info__", "abs", "all", "any", "arange", "argmax"),
+    *("argsort", "asarray", "astype", "clip", "concat", "cumulative_sum", "empty", "exp", "eye"),
+    *("finfo", "flip", "from_dlpack", "isdtype", "isfinite", "isnan", "log", "max", "maximum"),
+    *("mean", "ones", "ones_like", "reshape", "result_type", "searchsorted", "sqrt", "stack"),
+    *("sum", "take", "where", "zeros", "zeros_like"),
 )
 
 
@@ -312,4 +311,7 @@ def is_accelerated(place: Place) -> bool:
         return bool(device.type != "cpu")
     if is_dpnp(xp):
         return bool(device.sycl_device.is_gpu)
-    return compat.is_jax_namespace(xp) and bool(device.platform != "cpu")
+    if not compat.is_jax_namespace(xp):
+        return False
+    # What is traced has no device yet.
+    return bool((jax().default_backend() if device is None else device.platform) != "cpu")

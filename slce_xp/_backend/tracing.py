@@ -18,13 +18,22 @@ T = TypeVar("T")
 
 
 def is_traced(x: object) -> bool:
-    """Whether `x` is traced, by ``jax.jit`` and the like or ``torch.compile``: it has no values."""
-    return _is_compiled_by_torch(x) or _is_traced_by_jax(x)
+    """Whether `x` is traced, by ``jax.jit``, ``torch.compile``, ``vmap`` or the like.
+
+    It has no values then, or none that can be read.
+    """
+    return _is_traced_by_torch(x) or _is_traced_by_jax(x)
 
 
-def _is_compiled_by_torch(x: object) -> bool:
+def _is_traced_by_torch(x: object) -> bool:
     torch: Any = sys.modules.get("torch")
-    return torch is not None and isinstance(x, torch.Tensor) and torch.compiler.is_compiling()
+    if torch is None or not isinstance(x, torch.Tensor):
+        return False
+    if torch.compiler.is_compiling():
+        return True
+    # Torch has no public name for the tensors of torch.func.
+    is_wrapped: bool = torch._C._functorch.is_functorch_wrapped_tensor(x)
+    return is_wrapped
 
 
 def _is_traced_by_jax(x: object) -> bool:
@@ -41,12 +50,12 @@ def traced_namespace(x: Array) -> Any:
     return array_api_compat.torch
 
 
-def call_traced(function: Callable[[], T], x: Array) -> T:
-    """Call a function of traced arrays, of which `x` is one, in full precision.
+def call_traced(function: Callable[[], T], *arrays: Array | None) -> T:
+    """Call a function of arrays, of which some are traced, in full precision.
 
     That of a program which Torch compiles is set outside of it.
     """
-    if not _is_traced_by_jax(x):
+    if not any(map(_is_traced_by_jax, arrays)):
         return function()
     with sys.modules["jax"].default_matmul_precision("highest"):
         return function()

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+from slce_xp import _backend
 from slce_xp._planning.problem import BLOCKS, MEMORY, Problem
 from slce_xp.core._rows import block_bytes, device_block_bytes
-from slce_xp.core._sums import ONE_HOT_CLASSES
 
 ROOM_FACTOR = 1.2  # free memory of a device relative to the estimate: memory is fragmented
 HOST_BYTES = 48  # per squared row of the Krylov space: its matrix, eigenvectors and workspace
@@ -143,7 +143,7 @@ def _with_rows_read(peak: int, host: int, form: str, problem: Problem, limits: L
     per_row = max(1, problem.entries * (item if problem.stored is None else item + 4) // n)
     # One-hot codes or scores of a row may be larger than a short row itself.
     width = problem.width if form == "krylov" else 0
-    made = max(width, 2 * min(problem.n_classes, ONE_HOT_CLASSES + 1)) * item
+    made = max(width, 2 * min(problem.n_classes, _backend.ONE_HOT_CLASSES + 1)) * item
     if form == "scatter" and problem.stored is not None:  # dense, shifted, and with its sign
         made += (3 + 2 * (not problem.supervised)) * problem.d * item
     cost = BLOCKS_ALIVE * per_row + made

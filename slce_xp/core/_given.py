@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from .. import _backend
-from .._backend import Array, Sparse
+from .._backend import Array, Place, Sparse
 from .._errors import invalid, wrong_type
+from ._rows import Rows
 
 
 def as_matrix(x: Any, name: str = "x", *, dense: bool = False) -> Array:
@@ -67,6 +68,21 @@ def as_weights(weights: Any, n: int) -> np.ndarray | None:
             f"weights must be finite; got {host[first]} at position {first}. Leave out such rows",
         )
     return host.astype(np.float64, copy=False)
+
+
+def put_weights(weights: Any, host: np.ndarray | None, rows: Rows) -> Array | None:
+    """Weights where passes compute; with their history of derivatives if they are there already."""
+    if _backend.is_array(weights) and _backend.place_of(weights) == rows.place:
+        return rows.place.xp.astype(weights, rows.dtype, copy=False)
+    return rows.put(host)
+
+
+def as_traced(values: Any, name: str, n: int, place: Place) -> Array:
+    """Values of rows, with or without values that can be read, at a place."""
+    if not (_backend.is_array(values) and _backend.namespace_of(values) is place.xp):
+        values = _backend.from_host(np.asarray(values), place)
+    check_length(values, n, name)
+    return values
 
 
 def check_length(values: Array, n: int, name: str) -> None:

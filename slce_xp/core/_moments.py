@@ -22,7 +22,6 @@ from . import _given
 from ._centred import Frame
 from ._groups import Groups
 from ._rows import Rows, largest_magnitude, open_array
-from ._sums import made_per_row, sum_block
 
 # Rows from which the centre is taken.
 PROBE_ROWS = 64
@@ -513,7 +512,7 @@ def _moments_in(
     term = partial(_moment_term, frame, height, second, is_shifted)
     # The centred copy; with signs also products of it, and for sparse rows a dense copy.
     copies = 1 + (is_shifted and rows.is_sparse) + 2 * (second and not groups.is_supervised)
-    made = copies * rows.d + made_per_row(height)
+    made = copies * rows.d + _backend.made_by_sums(rows.place, rows.d, height, False)
     sums, squares, matrix = rows.sum(
         term,
         made,
@@ -563,16 +562,22 @@ def _moment_term(
     if isinstance(block, Sparse) and not is_shifted:
         block = frame.scaled(block)
         return (
-            sum_block(block, codes, height, weights),
+            _backend.sums_by_code(block, codes, height, weights),
             block.sum_squares(_by_label(xp, weights, sign, block)),
             None,
         )
     if isinstance(block, Sparse):
         block = block.dense()
+<<<<<<< HEAD
     is_view = frame.shifts_products
     rows = frame.scaled(block) if is_view else frame.dense(block)
     sums = sum_block(rows, codes, height, weights)
     if sign is None and (second or weights is None):
+=======
+    rows = frame.dense(block)
+    sums = _backend.sums_by_code(rows, codes, height, weights)
+    if sign is None:
+>>>>>>> 8442296 (Class sums by each library's own scatter-add where it is deterministic)
         if weights is not None:
             rows *= xp.sqrt(weights)[:, None]
         if second:
