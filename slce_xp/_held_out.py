@@ -26,7 +26,6 @@ from slce_xp.core._label_free import principal_scores
 from slce_xp.core._moments import Moments
 from slce_xp.core._problem import Problem
 from slce_xp.core._rows import Rows, open_array
-from slce_xp.core._sums import sum_block
 
 # Second moments of all folds may take so many bytes: otherwise each fold is fitted by itself.
 MOST_SHARED = 2**30
@@ -193,7 +192,7 @@ def _fold_term(
     """Sums of a block by fold and class, (height, d), and second moments by fold, (parts, d, d)."""
     xp, _ = place = _backend.place_of(cells)
     rows = frame.dense(block.dense() if isinstance(block, Sparse) else block)
-    sums = sum_block(rows, cells, height, weights)
+    sums = _backend.sums_by_code(rows, cells, height, weights)
     if weights is not None:
         rows *= xp.sqrt(weights)[:, None]
     seconds = []

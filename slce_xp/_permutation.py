@@ -20,7 +20,6 @@ from slce_xp._errors import invalid, warn
 from slce_xp._folds import as_group_codes
 from slce_xp.core import _eigen, _welch
 from slce_xp.core._label_free import principal_scores
-from slce_xp.core._sums import sum_block
 
 STATISTICS = ("between", "adaptive")
 # What "adaptive" adds to the squares of axes, in units of their mean: from the plain metric
@@ -341,7 +340,9 @@ def _units(scores: Array, squares: Array, design: Design) -> tuple[Array, Array]
     xp, _ = place = _backend.place_of(scores)
     if design.groups is not None:
         sizes = np.bincount(design.groups)
-        sums = sum_block(scores, _backend.from_host(design.groups, place), len(sizes), None)
+        sums = _backend.sums_by_code(
+            scores, _backend.from_host(design.groups, place), len(sizes), None
+        )
         scores = sums / _backend.from_host(sizes, place, scores.dtype)[:, None]
         scores = scores - xp.mean(scores, axis=0)
         squares, vectors = _backend.eigh(_backend.gram(scores))

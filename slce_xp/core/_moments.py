@@ -568,16 +568,10 @@ def _moment_term(
         )
     if isinstance(block, Sparse):
         block = block.dense()
-<<<<<<< HEAD
     is_view = frame.shifts_products
     rows = frame.scaled(block) if is_view else frame.dense(block)
-    sums = sum_block(rows, codes, height, weights)
-    if sign is None and (second or weights is None):
-=======
-    rows = frame.dense(block)
     sums = _backend.sums_by_code(rows, codes, height, weights)
-    if sign is None:
->>>>>>> 8442296 (Class sums by each library's own scatter-add where it is deterministic)
+    if sign is None and (second or weights is None):
         if weights is not None:
             rows *= xp.sqrt(weights)[:, None]
         if second:
