@@ -771,7 +771,7 @@ OPTIONS = {
     "transform": "--output --id --label --impute --data --stream --force --labels --transpose "
     "--no-header --missing --decimal --duplicates --plot-components",
     "predict": "--output --id --label --impute --data --stream --force --labels --duplicates",
-    "compare": "--label --labels --components --methods --folds --time-limit --scale --impute "
+    "compare": "--label --labels --components --methods --folds --scale --impute "
     "--features --drop --unlabeled --output --plot --force",
     "select": "--label --labels --features --resamples --folds --scale --impute --drop --output "
     "--plot --top --force",

@@ -105,9 +105,7 @@ def test_errors_name_the_option(folder, options, message):
                                       run=here))  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "options", [("--components", "0"), ("--folds", "1"), ("--time-limit", "0"), ("--backend", "x")]
-)
+@pytest.mark.parametrize("options", [("--components", "0"), ("--folds", "1"), ("--backend", "x")])
 def test_wrong_calls_exit_with_2(folder, options):
     done = here(folder, "compare", "iris.csv", "--label", "kind", *options)
     assert done.returncode == 2

@@ -30,7 +30,6 @@ from sklearn.neighbors import (
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from slce_xp._comparison import folds as _folds
 from slce_xp._comparison import methods as _methods
 from slce_xp._comparison.table import standard_error
 
@@ -262,54 +261,27 @@ def test_methods_say_why_they_have_fewer_components():
     assert {s.n_components for s in few.scores} == {2, 4}
 
 
-def test_wide_tables_skip_what_would_take_hours():
-    rng = np.random.default_rng(0)
-    y = np.arange(30) % 3
-    found = slce_xp.compare(rng.normal(size=(30, 20_000)), y, (2,), methods=("shrinkage-lda",))
-    assert not found.scores
-    assert re.fullmatch(r"not run: needs about \d+ h; the time limit is 20 s",
-                        found.notes["shrinkage LDA"])  # fmt: skip
-    assert "not run: needs" in str(found)
+def test_wide_tables_skip_what_would_take_hours_unless_it_is_named(monkeypatch):
+    called = []
 
+    def costly(X, y, n_components, seed):
+        called.append(n_components)
+        raise np.linalg.LinAlgError("tried")
 
-class Clock:
-    """Time that a fit of one method takes."""
-
-    def __init__(self):
-        self.now = 0.0
-
-    def perf_counter(self):
-        return self.now
-
-
-@pytest.mark.parametrize(("seconds", "folds"), [(9.0, 1), (2.6, 4), (1.9, None)])
-def test_time_limit_stops_a_method(monkeypatch, seconds, folds):
-    clock = Clock()
-    monkeypatch.setattr(_folds, "time", clock)
-
-    def slow(X, y, task):
-        clock.now += seconds
-        return _methods.METHODS["pca"].fit(X, y, task)
-
-    slow_lda = _methods.METHODS["lda"]._replace(fit=slow)
-    monkeypatch.setitem(_methods.METHODS, "lda", slow_lda)
-    found = slce_xp.compare(*IRIS, (2,), methods=("pca", "lda"), time_limit=10)
-    assert score(found, "PCA", 2).accuracy > 0.9
-    if folds is None:
-        assert score(found, "LDA", 2).seconds == pytest.approx(seconds)
-    else:
-        assert found.notes["LDA"] == f"stopped after {folds} of 5 folds; the time limit is 10 s"
-        assert "LDA" not in {s.method for s in found.scores}
-
-
-def test_iterations_of_nca_stop_when_time_is_up():
-    task = _methods.Task(2, deadline=0.0)
-    with pytest.raises(_methods.OutOfTimeError):
-        _methods.METHODS["nca"].fit(*IRIS, task)
+    costly_lda = _methods.METHODS["shrinkage-lda"]._replace(fit=costly)
+    monkeypatch.setitem(_methods.METHODS, "shrinkage-lda", costly_lda)
+    X, y = np.random.default_rng(0).normal(size=(12, 2_000)), np.arange(12) % 3
+    found = slce_xp.compare(X, y, (2,), cv=2)
+    note = "not run: a fit takes about 8e+10 operations"
+    assert found.notes == {"shrinkage LDA": note}
+    assert note in str(found)
+    assert not called
+    found = slce_xp.compare(X, y, (2,), cv=2, methods="shrinkage-lda")
+    assert found.notes == {"shrinkage LDA": "failed: tried"}
 
 
 def test_failure_of_a_method_is_its_own(monkeypatch):
-    def failing(X, y, task):
+    def failing(X, y, n_components, seed):
         raise np.linalg.LinAlgError("singular\nmatrix")
 
     broken = _methods.METHODS["shrinkage-lda"]._replace(fit=failing)
@@ -391,8 +363,6 @@ def test_accuracies_depend_neither_on_the_origin_nor_on_the_unit(change):
         ("methods", [["pca"]], ValueError),
         ("cv", 1, ValueError),
         ("cv", "five", TypeError),
-        ("time_limit", 0, ValueError),
-        ("time_limit", "long", TypeError),
         ("random_state", -1, ValueError),
         ("scale", "no", TypeError),
         ("impute", 1, TypeError),

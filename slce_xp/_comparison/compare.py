@@ -11,8 +11,8 @@ import numpy as np
 
 from slce_xp import _backend, _parameters
 from slce_xp._comparison.folds import Split, cross_validate
-from slce_xp._comparison.methods import METHODS, Method
-from slce_xp._comparison.table import Comparison, make_confusions, make_scores
+from slce_xp._comparison.methods import METHODS, MOST_WORK, Method
+from slce_xp._comparison.table import Comparison, summarised
 from slce_xp._data import columns
 from slce_xp._data import matrix as _matrix
 from slce_xp._data.labels import Labels, as_labels
@@ -33,7 +33,6 @@ def compare(
     scale: bool = False,
     impute: bool = False,
     random_state: int | None = 0,
-    time_limit: float | None = 20.0,
     progress: bool = False,
 ) -> Comparison:
     """Compare SLCE with other methods of dimensionality reduction by cross-validation.
@@ -54,7 +53,8 @@ def compare(
     methods : sequence of str, optional
         Any of "pca", "lda", "shrinkage-lda" (scikit-learn's with ``solver="eigen"`` and
         ``shrinkage="auto"``), "slce", "separation" (SLCE with ``criterion="separation"``), "nca"
-        and "all" (all features, no reduction). All of them by default.
+        and "all" (all features, no reduction). By default all of them, except those of scikit-learn
+        whose fit takes more than 4e10 operations; the table says so.
     cv : int, splitter or iterable of (train, test)
         The number of stratified folds, or folds as scikit-learn has them. There are fewer than this
         number if a class has fewer samples, or groups; a class with one is only trained on.
@@ -66,10 +66,6 @@ def compare(
         means; both are computed from the training samples of each fold.
     random_state : int or None
         Seed of the folds and of the methods. None draws another one for each call.
-    time_limit : float, optional
-        Seconds for each method, all folds together. A method that would need more, as predicted
-        from the sizes or from the first folds, is not run, and the table says so. A fit is not
-        interrupted, except by NCA. None: no limit.
     progress : bool
         Whether to show a progress bar (needs tqdm).
 
@@ -110,12 +106,11 @@ def compare(
         error = ImportError("No module named 'sklearn'")
         raise not_installed("slce_xp.compare", "scikit-learn", error, "scikit-learn")
     matrix = _as_host_matrix(X)
-    n, d = matrix.shape
+    n = matrix.shape[0]
     labels = as_labels(y, n)
-    counts = _as_counts(components, d)
+    counts = _as_counts(components)
     chosen = _as_methods(methods)
     seed = _parameters.as_seed(random_state)
-    limit = _as_time_limit(time_limit)
     scale, impute = (
         _parameters.as_flag(value, name) for name, value in (("scale", scale), ("impute", impute))
     )
@@ -133,25 +128,14 @@ def compare(
             scale=scale,
             impute=impute,
             seed=seed,
-            time_limit=limit,
+            most_work=MOST_WORK if methods is None else np.inf,
             report=lambda _, name: bar.begin(name) if bar else None,
         )
         if bar:
             bar.done()
     prepared = ", ".join(["missing values filled"] * impute + ["columns scaled"] * scale)
-    return Comparison(
-        methods=tuple(outcomes),
-        scores=make_scores(outcomes, splits, labels.codes),
-        notes={name: outcome.note for name, outcome in outcomes.items() if outcome.note},
-        n_samples=n,
-        n_features=d,
-        n_classes=len(labels.classes),
-        n_folds=len(splits),
-        largest=float(labels.counts.max() / labels.counts.sum()),
-        classes=labels.classes,
-        confusions=make_confusions(outcomes, splits, labels.codes),
-        preparation=fewer + f" ({prepared} in each fold)" * bool(prepared),
-    )
+    preparation = fewer + f" ({prepared} in each fold)" * bool(prepared)
+    return summarised(outcomes, matrix, labels.codes, labels.classes, splits, preparation)
 
 
 def _as_host_matrix(X: Any) -> Any:
@@ -188,20 +172,11 @@ def _check_finite(matrix: Any, impute: bool) -> None:
             )
 
 
-def _as_counts(components: Any, d: int) -> tuple[int, ...]:
-    if isinstance(components, (int, np.integer)):
-        components = (components,)
-    rule = "components must be integers of at least 1, such as (2, 3, 5)"
-    try:
-        given = list(components)
-    except TypeError:
-        raise wrong_type("components", f"{rule}; got {components!r}") from None
-    if not given or isinstance(components, str):
-        raise invalid("components", f"{rule}; got {components!r}")
-    try:
-        return tuple(sorted({_parameters.as_count(k, "components", 1) for k in given}))
-    except (TypeError, ValueError) as error:
-        raise naming("components", type(error)(f"{rule}; got {components!r}")) from None
+def _as_counts(components: Any) -> tuple[int, ...]:
+    given = [components] if np.ndim(components) == 0 else list(components)
+    if not given:
+        raise invalid("components", "components must be one integer or more; got none")
+    return tuple(sorted({_parameters.as_count(k, "components", 1) for k in given}))
 
 
 def _as_methods(methods: Iterable[str] | None) -> dict[str, Method]:
@@ -214,17 +189,6 @@ def _as_methods(methods: Iterable[str] | None) -> dict[str, Method]:
     if strange or not names:
         raise invalid("methods", f"{rule}; got {repr(strange[0]) if strange else 'none'}")
     return {METHODS[name].name: METHODS[name] for name in names}
-
-
-def _as_time_limit(value: Any) -> float | None:
-    if value is None:
-        return None
-    rule = "time_limit must be a positive number of seconds or None"
-    if isinstance(value, bool) or not isinstance(value, (int, float, np.number)):
-        raise wrong_type("time_limit", f"{rule}; got {value!r}")
-    if not value > 0:
-        raise invalid("time_limit", f"{rule}; got {value!r}")
-    return float(value)
 
 
 def _as_splits(

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from slce_xp import _backend
-from slce_xp._comparison.methods import ALL_FEATURES, Method, OutOfTimeError, Sizes, Task, in_words
+from slce_xp._comparison.methods import ALL_FEATURES, Method, Sizes
 from slce_xp._data import columns
 from slce_xp._folds import make_folds
 
@@ -20,7 +20,7 @@ Split = tuple[np.ndarray, np.ndarray]
 
 
 class Entry(NamedTuple):
-    """How well the samples of all folds were classified in one embedding.
+    """How the samples of all folds were classified in one embedding.
 
     Attributes
     ----------
@@ -28,7 +28,7 @@ class Entry(NamedTuple):
     predicted : numpy.ndarray of int, shape (classifiers, held-out samples)
         Class codes, in the order of the folds.
     seconds : float
-        Median over the folds of the time of a fit.
+        Median over the folds of the time of a fit; NaN for all features.
     """
 
     n_components: int
@@ -65,7 +65,7 @@ def cross_validate(
     scale: bool = False,
     impute: bool = False,
     seed: int = 0,
-    time_limit: float | None = None,
+    most_work: float = np.inf,
     report: Callable[[int, str], None] = lambda fold, name: None,
 ) -> dict[str, Outcome]:
     """Classify the held-out samples of each fold in the embedding of each method.
@@ -81,25 +81,18 @@ def cross_validate(
     scale, impute : bool
         Whether to divide columns by their standard deviations, and to fill missing values with the
         means, of the training samples.
-    time_limit : float, optional
-        Seconds for each method in all folds. A method that is predicted to need more does not
-        start; one that does not finish has no entries.
+    most_work : float
+        Operations of a fit; methods that need more are not run.
     report : callable
         Called before each method of each fold, with the number of the fold and the name.
     """
-    # Imported before anything is timed: it takes seconds.
-    from sklearn import decomposition, discriminant_analysis, neighbors  # noqa: F401
-
     sizes = sizes_of(X, y, splits)
-    runs = {
-        name: _Run(method, sizes, len(splits), components, seed, time_limit)
-        for name, method in methods.items()
-    }
+    runs = {name: _Run(method, sizes, components, most_work) for name, method in methods.items()}
     for fold, (train, test) in enumerate(splits):
         parts = _prepared(X[train], X[test], scale, impute)
         for name, run in runs.items():
             report(fold, name)
-            run.add_fold(fold, parts, y[train])
+            run.add_fold(parts, y[train], seed)
     return {name: run.outcome() for name, run in runs.items()}
 
 
@@ -116,87 +109,59 @@ class _Run:
     """A method on its way through the folds."""
 
     def __init__(
-        self,
-        method: Method,
-        sizes: Sizes,
-        folds: int,
-        components: tuple[int, ...],
-        seed: int,
-        time_limit: float | None,
+        self, method: Method, sizes: Sizes, components: tuple[int, ...], most_work: float
     ) -> None:
-        self._method, self._folds, self._seed, self._limit = method, folds, seed, time_limit
-        if method.name == ALL_FEATURES:
-            components = (sizes.d,)
-        self._counts, self._note = method.counts(components, sizes)
-        refusal = method.refusal(self._counts, sizes, self._folds, time_limit)
+        self._method = method
+        counts, self._note = method.counts(components, sizes)
+        refusal = method.refusal(sizes, most_work)
         self._stop = f"not run: {refusal}" if refusal else ""
-        self._predicted: dict[int, list[np.ndarray]] = {k: [] for k in self._counts}
-        self._seconds: dict[int, list[float]] = {k: [] for k in self._counts}
-        self._spent = 0.0
+        self._fits = method.fits(counts)
+        self._predicted: dict[int, list[np.ndarray]] = {k: [] for k in counts}
+        self._seconds: dict[int, list[float]] = {k: [] for k in counts}
 
-    def add_fold(self, fold: int, parts: tuple[Any, Any], y: np.ndarray) -> None:
+    def add_fold(self, parts: tuple[Any, Any], y: np.ndarray, seed: int) -> None:
         """Fit and classify one fold, unless the method was stopped."""
         if self._stop:
             return
-        start = time.perf_counter()
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of a fit to a part of the samples
-                self._classify(parts, y, start)
-        except OutOfTimeError:
-            self._stop = self._out_of_time(fold)
+                self._classify(parts, y, seed)
         except MemoryError:
-            self._stop = "stopped: it needs more memory than there is"
+            self._stop = "failed: it needs more memory than there is"
         except (ValueError, IndexError, np.linalg.LinAlgError) as error:
             if hasattr(error, "parameter"):  # of slce_xp: of the data, whatever the method
                 raise
             self._stop = f"failed: {' '.join(str(error).split())}"
-        self._spent += time.perf_counter() - start
-        is_last = fold + 1 == self._folds
-        if not (self._stop or is_last or self._limit is None):
-            # The first folds may be slow by chance, so that their pace is not held against a method
-            # unless it is twice too slow.
-            pace = self._spent * self._folds / (fold + 1)
-            if self._spent > self._limit or pace > 2 * self._limit:
-                self._stop = self._out_of_time(fold + 1)
 
-    def _out_of_time(self, folds: int) -> str:
-        limit = in_words(self._limit or 0.0)
-        return f"stopped after {folds} of {self._folds} folds; the time limit is {limit}"
-
-    def _classify(self, parts: tuple[Any, Any], y: np.ndarray, start: float) -> None:
-        deadline = np.inf if self._limit is None else start + self._limit - self._spent
-        for most, counts in self._method.fits(self._counts).items():
+    def _classify(self, parts: tuple[Any, Any], y: np.ndarray, seed: int) -> None:
+        for most, counts in self._fits.items():
             before = time.perf_counter()
-            fitted = self._method.fit(parts[0], y, Task(most, self._seed, deadline))
+            fitted = self._method.fit(parts[0], y, most, seed)
             seconds = time.perf_counter() - before
             seen, unseen = _in_reach(*(fitted.transform(part) for part in parts))
             if seen.shape[1] < counts[-1]:
                 unit = self._method.unit + "s"
                 self._note = f"in some folds there are only {seen.shape[1]} {unit}"
             for k in counts:
+                found = [f(seen[:, :k], y, unseen[:, :k]) for f in CLASSIFIERS.values()]
+                self._predicted[k].append(np.stack(found))
                 self._seconds[k].append(seconds)
-                self._predicted[k].append(
-                    np.stack(
-                        [
-                            classify(seen[:, :k], y, unseen[:, :k])
-                            for classify in CLASSIFIERS.values()
-                        ]
-                    )
-                )
 
     def outcome(self) -> Outcome:
         """Return what all folds gave."""
         if self._stop:
             return Outcome(note=self._stop)
+        is_fitted = self._method.name != ALL_FEATURES
         entries = tuple(
-            Entry(k, np.concatenate(predicted, axis=1), self._time(k))
+            Entry(
+                k,
+                np.concatenate(predicted, axis=1),
+                float(np.median(self._seconds[k])) if is_fitted else math.nan,
+            )
             for k, predicted in self._predicted.items()
         )
         return Outcome(entries, self._note)
-
-    def _time(self, k: int) -> float:
-        return np.nan if self._method.name == ALL_FEATURES else float(np.median(self._seconds[k]))
 
 
 # ---------------------------------------------------------------- classifiers

@@ -5,7 +5,6 @@ scikit-learn is imported when a method of it is fitted, which takes a second.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -13,12 +12,9 @@ import numpy as np
 
 from slce_xp import _backend, _fit
 
-FLOPS_PER_SECOND = 1e10  # of one core; costs are predicted to within a factor of about three
-NCA_ITERATIONS = 50
-
-
-class OutOfTimeError(Exception):
-    """A fit that noticed that its time is up."""
+# Operations of a fit from which on a method is compared only if it is named: some seconds.
+MOST_WORK = 4e10
+NCA_ITERATIONS = 50  # scikit-learn's default; its solutions rarely improve afterwards
 
 
 class Sizes(NamedTuple):
@@ -31,14 +27,6 @@ class Sizes(NamedTuple):
     is_sparse: bool
 
 
-class Task(NamedTuple):
-    """What a method is fitted with, in addition to X and the codes of the classes."""
-
-    n_components: int
-    seed: int = 0
-    deadline: float = np.inf  # of time.perf_counter
-
-
 class Method(NamedTuple):
     """A method of dimensionality reduction.
 
@@ -46,11 +34,11 @@ class Method(NamedTuple):
     ----------
     name : str
     fit : callable
-        ``fit(X, codes, task)`` returns an object with ``transform(X)``.
+        ``fit(X, codes, n_components, seed)`` returns an object with ``transform(X)``.
     limit : callable
         ``limit(sizes)`` returns the largest number of components and what sets it.
-    flops : callable
-        ``flops(sizes, n_components)`` predicts the work of a fit, roughly.
+    work : callable
+        ``work(sizes)`` returns the operations of a fit, roughly; 0 for those of SLCE and below.
     is_nested : bool
         Whether the first components of many are those of a fit with few.
     takes_sparse : bool
@@ -59,9 +47,9 @@ class Method(NamedTuple):
     """
 
     name: str
-    fit: Callable[[Any, np.ndarray, Task], Any]
+    fit: Callable[[Any, np.ndarray, int, int], Any]
     limit: Callable[[Sizes], tuple[int, str]]
-    flops: Callable[[Sizes, int], float]
+    work: Callable[[Sizes], float] = lambda sizes: 0.0
     is_nested: bool = True
     takes_sparse: bool = True
     unit: str = "component"
@@ -69,91 +57,81 @@ class Method(NamedTuple):
     def counts(self, components: tuple[int, ...], sizes: Sizes) -> tuple[tuple[int, ...], str]:
         """Return the numbers of components that exist, and why others do not."""
         most, why = self.limit(sizes)
+        if self.name == ALL_FEATURES:
+            return (most,), ""
         found = tuple(sorted({min(k, most) for k in components}))
-        short = max(components) > most and self.name != ALL_FEATURES
+        short = max(components) > most
         return found, f"at most {most} {self.unit}{'s' * (most != 1)}: {why}" * short
 
     def fits(self, counts: tuple[int, ...]) -> dict[int, tuple[int, ...]]:
         """Return the fits to do: components of a fit, and the counts that are taken from it."""
         return {counts[-1]: counts} if self.is_nested else {k: (k,) for k in counts}
 
-    def refusal(
-        self, counts: tuple[int, ...], sizes: Sizes, folds: int, time_limit: float | None
-    ) -> str:
-        """Return why the method cannot run; empty if it can."""
+    def refusal(self, sizes: Sizes, most_work: float = np.inf) -> str:
+        """Return why the method is not run; empty if it is."""
         if sizes.is_sparse and not self.takes_sparse:
             return "scikit-learn's needs a dense X"
-        work = sum(self.flops(sizes, k) for k in self.fits(counts))
-        seconds = folds * work / FLOPS_PER_SECOND
-        if time_limit is not None and seconds > time_limit:
-            return f"needs about {in_words(seconds)}; the time limit is {in_words(time_limit)}"
-        return ""
-
-
-def in_words(seconds: float) -> str:
-    """Return a duration for a message: "45 s", "12 min", "3 h"."""
-    if seconds < 100:
-        return f"{seconds:.2g} s"
-    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.0f} h"
+        work = self.work(sizes)
+        return f"a fit takes about {work:.0e} operations" if work > most_work else ""
 
 
 # ---------------------------------------------------------------- fits
 
 
-def slce(**how: Any) -> Callable[[Any, np.ndarray, Task], Any]:
+def slce(**how: Any) -> Callable[[Any, np.ndarray, int, int], Any]:
     """Return a function that fits SLCE with further parameters of `slce_xp.fit`."""
 
-    def fit(X: Any, y: np.ndarray, task: Task) -> Any:
-        model = _fit.fit(X, y, task.n_components, random_state=task.seed, **how)
-        return model.to("numpy")
+    def fit(X: Any, y: np.ndarray, n_components: int, seed: int) -> Any:
+        return _fit.fit(X, y, n_components, random_state=seed, **how).to("numpy")
 
     return fit
 
 
-def _pca(X: Any, y: np.ndarray, task: Task) -> Any:
+def _pca(X: Any, y: np.ndarray, n_components: int, seed: int) -> Any:
     from sklearn.decomposition import PCA
 
     solver = "arpack" if _backend.is_sparse(X) else "auto"
-    return PCA(task.n_components, svd_solver=solver, random_state=task.seed).fit(X)
+    return PCA(n_components, svd_solver=solver, random_state=seed).fit(X)
 
 
-def _lda(X: Any, y: np.ndarray, task: Task) -> Any:
+def _lda(X: Any, y: np.ndarray, n_components: int, seed: int) -> Any:
     from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
-    return LinearDiscriminantAnalysis(n_components=task.n_components).fit(X, y)
+    return LinearDiscriminantAnalysis(n_components=n_components).fit(X, y)
 
 
-def _shrinkage_lda(X: Any, y: np.ndarray, task: Task) -> Any:
+def _shrinkage_lda(X: Any, y: np.ndarray, n_components: int, seed: int) -> Any:
     from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
-    k = task.n_components
-    return LinearDiscriminantAnalysis("eigen", shrinkage="auto", n_components=k).fit(X, y)
+    method = LinearDiscriminantAnalysis("eigen", shrinkage="auto", n_components=n_components)
+    return method.fit(X, y)
 
 
-def _nca(X: Any, y: np.ndarray, task: Task) -> Any:
+def _nca(X: Any, y: np.ndarray, n_components: int, seed: int) -> Any:
     from sklearn.neighbors import NeighborhoodComponentsAnalysis
 
-    def watch(*_: Any) -> None:
-        if time.perf_counter() > task.deadline:
-            raise OutOfTimeError
-
-    return NeighborhoodComponentsAnalysis(
-        task.n_components, max_iter=NCA_ITERATIONS, callback=watch, random_state=task.seed
-    ).fit(X, y)
+    method = NeighborhoodComponentsAnalysis(
+        n_components, max_iter=NCA_ITERATIONS, random_state=seed
+    )
+    return method.fit(X, y)
 
 
-class _AllFeatures:
-    """No reduction at all."""
+class Columns:
+    """Some of the features, or all of them."""
+
+    def __init__(self, chosen: Any = slice(None)) -> None:
+        self._chosen = chosen
 
     def transform(self, X: Any) -> Any:
-        """Return the samples as they are."""
-        return X
+        """Return these columns of X."""
+        return X[:, self._chosen]
 
 
 # ---------------------------------------------------------------- limits and costs
 
 
-def _features(sizes: Sizes) -> tuple[int, str]:
+def features(sizes: Sizes) -> tuple[int, str]:
+    """Return the number of features as a limit."""
     return sizes.d, "the number of features"
 
 
@@ -168,47 +146,36 @@ def _classes(sizes: Sizes) -> tuple[int, str]:
     return most, "number of classes − 1" if most == sizes.n_classes - 1 else "number of features"
 
 
-def _factorization(sizes: Sizes, k: int) -> float:
+def _factorizations(sizes: Sizes) -> float:
     """Two singular value decompositions of X."""
     return 8.0 * sizes.n * sizes.d * min(sizes.n, sizes.d)
 
 
-def _covariance(sizes: Sizes, k: int) -> float:
+def _covariances(sizes: Sizes) -> float:
     """Two shrunk covariances, and their eigenvectors."""
     return 4.0 * sizes.n * sizes.d**2 + 10.0 * sizes.d**3
 
 
-def _pairs(sizes: Sizes, k: int) -> float:
+def _pairs(sizes: Sizes) -> float:
     """LDA to start with, and iterations over all pairs of samples."""
-    step = 400.0 * sizes.n**2 + 6.0 * sizes.n * sizes.d * k
-    return _factorization(sizes, k) + NCA_ITERATIONS * step
+    return _factorizations(sizes) + NCA_ITERATIONS * 400.0 * sizes.n**2
 
 
-def _smaller_matrix(sizes: Sizes, k: int) -> float:
-    """The scatter or the Gram matrix of X."""
-    small = min(sizes.n, sizes.d)
-    return 2.0 * sizes.n * sizes.d * small + 10.0 * small**3
-
-
-def _passes(sizes: Sizes, k: int) -> float:
-    return 20.0 * sizes.n * sizes.d * (k + 10)
-
-
-def _distances(sizes: Sizes, k: int) -> float:
+def _distances(sizes: Sizes) -> float:
     return 2.0 * sizes.n * sizes.n_test * sizes.d
 
 
 ALL_FEATURES = "all features"
 METHODS = {
-    "pca": Method("PCA", _pca, _rank, _passes),
-    "lda": Method("LDA", _lda, _classes, _factorization, takes_sparse=False),
+    "pca": Method("PCA", _pca, _rank),
+    "lda": Method("LDA", _lda, _classes, _factorizations, takes_sparse=False),
     "shrinkage-lda": Method(
-        "shrinkage LDA", _shrinkage_lda, _classes, _covariance, takes_sparse=False
+        "shrinkage LDA", _shrinkage_lda, _classes, _covariances, takes_sparse=False
     ),
-    "slce": Method("SLCE", slce(), _features, _passes),
+    "slce": Method("SLCE", slce(), features),
     "separation": Method(
-        "SLCE separation", slce(criterion="separation"), _classes, _smaller_matrix, is_nested=False
+        "SLCE separation", slce(criterion="separation"), _classes, is_nested=False
     ),
-    "nca": Method("NCA", _nca, _features, _pairs, is_nested=False, takes_sparse=False),
-    "all": Method(ALL_FEATURES, lambda X, y, task: _AllFeatures(), _features, _distances),
+    "nca": Method("NCA", _nca, features, _pairs, is_nested=False, takes_sparse=False),
+    "all": Method(ALL_FEATURES, lambda X, y, n_components, seed: Columns(), features, _distances),
 }

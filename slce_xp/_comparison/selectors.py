@@ -7,20 +7,9 @@ from typing import Any
 import numpy as np
 
 from slce_xp._comparison.folds import Split, cross_validate
-from slce_xp._comparison.methods import METHODS, Method, Sizes, Task
-from slce_xp._comparison.table import Comparison, make_confusions, make_scores
+from slce_xp._comparison.methods import METHODS, Columns, Method, Sizes, features
+from slce_xp._comparison.table import Comparison, summarised
 from slce_xp._selection import feature_path
-
-
-class _Columns:
-    """The selected features."""
-
-    def __init__(self, chosen: np.ndarray) -> None:
-        self._chosen = chosen
-
-    def transform(self, X: Any) -> Any:
-        """Return these columns of X, the most important one first."""
-        return X[:, self._chosen]
 
 
 def anova_order(X: Any, y: np.ndarray) -> np.ndarray:
@@ -31,17 +20,13 @@ def anova_order(X: Any, y: np.ndarray) -> np.ndarray:
     return np.argsort(-np.nan_to_num(values, nan=-1.0), kind="stable")  # constants last
 
 
-def _anova(X: Any, y: np.ndarray, task: Task) -> _Columns:
-    return _Columns(anova_order(X, y)[: task.n_components])
+def _anova(X: Any, y: np.ndarray, n_features: int, seed: int) -> Columns:
+    return Columns(anova_order(X, y)[:n_features])
 
 
-def _slce(X: Any, y: np.ndarray, task: Task) -> _Columns:
-    path = feature_path(X, y, n_features=task.n_components)
-    return _Columns(path.ranked(min(task.n_components, max(map(len, path.supports)))))
-
-
-def _features(sizes: Sizes) -> tuple[int, str]:
-    return sizes.d, "the number of features"
+def _slce(X: Any, y: np.ndarray, n_features: int, seed: int) -> Columns:
+    path = feature_path(X, y, n_features=n_features)
+    return Columns(path.ranked(min(n_features, max(map(len, path.supports)))))
 
 
 def _of_a_lasso(sizes: Sizes) -> tuple[int, str]:
@@ -50,29 +35,18 @@ def _of_a_lasso(sizes: Sizes) -> tuple[int, str]:
     return min(sizes.d, most), "as many as a lasso of so few samples can have"
 
 
-def _no_limit(sizes: Sizes, k: int) -> float:
-    return 0.0
-
-
 SELECTORS = {
     method.name: method
     for method in (
-        Method("SLCE selection", _slce, _of_a_lasso, _no_limit, is_nested=False, unit="feature"),
-        Method("ANOVA", _anova, _features, _no_limit, unit="feature"),
+        Method("SLCE selection", _slce, _of_a_lasso, is_nested=False, unit="feature"),
+        Method("ANOVA", _anova, features, unit="feature"),
         METHODS["all"],
     )
 }
 
 
 def compare_selections(
-    X: Any,
-    y: np.ndarray,
-    splits: list[Split],
-    counts: tuple[int, ...],
-    *,
-    scale: bool = False,
-    impute: bool = False,
-    report: Any = lambda fold, name: None,
+    X: Any, y: np.ndarray, splits: list[Split], counts: tuple[int, ...], **options: Any
 ) -> Comparison:
     """Cross-validate classifiers on selected features, with the selection inside the folds.
 
@@ -80,26 +54,13 @@ def compare_selections(
     ----------
     X : numpy.ndarray or matrix of compressed rows, shape (n, d)
     y : numpy.ndarray of int, shape (n,)
-    splits, scale, impute, report
-        As for `cross_validate`.
+    splits : sequence of (train, test)
     counts : tuple of int
         Numbers of features.
+    **options
+        As for `cross_validate`.
     """
-    outcomes = cross_validate(
-        X, y, splits, SELECTORS, counts, scale=scale, impute=impute, report=report
-    )
-    sizes = np.bincount(y)
-    return Comparison(
-        methods=tuple(outcomes),
-        scores=make_scores(outcomes, splits, y),
-        notes={name: outcome.note for name, outcome in outcomes.items() if outcome.note},
-        n_samples=X.shape[0],
-        n_features=X.shape[1],
-        n_classes=int((sizes > 0).sum()),
-        n_folds=len(splits),
-        largest=float(sizes.max() / sizes.sum()),
-        classes=np.arange(len(sizes)),
-        confusions=make_confusions(outcomes, splits, y),
-        preparation=", features selected in each fold",
-        unit="features",
+    outcomes = cross_validate(X, y, splits, SELECTORS, counts, **options)
+    return summarised(
+        outcomes, X, y, np.unique(y), splits, ", features selected in each fold", "features"
     )

@@ -241,56 +241,59 @@ def _seconds(value: float) -> str:
     return "–" if math.isnan(value) else f"{value:.3f}" if value < 10 else f"{value:.0f}"
 
 
-# ---------------------------------------------------------------- errors
+# ---------------------------------------------------------------- scores
 
 
-def make_scores(
-    outcomes: dict[str, Outcome], splits: Sequence[Split], y: np.ndarray
-) -> tuple[Score, ...]:
+def summarised(
+    outcomes: dict[str, Outcome],
+    X: Any,
+    y: np.ndarray,
+    classes: np.ndarray,
+    splits: Sequence[Split],
+    preparation: str,
+    unit: str = "components",
+) -> Comparison:
     """Return the scores of all entries, with their differences to the best of each classifier."""
     tests = [test for _, test in splits]
     truth = y[np.concatenate(tests)]
     ratio = float(np.mean([len(test) / len(train) for train, test in splits]))
     entries = [(name, entry) for name, o in outcomes.items() for entry in o.entries]
-    scores: list[list[Score]] = [[] for _ in entries]
+    scores: dict[tuple[str, int, str], Score] = {}
+    confusions: dict[tuple[str, int, str], np.ndarray] = {}
     for c, classifier in enumerate(CLASSIFIERS):
-        if not entries:
-            break
-        right = np.stack([entry.predicted[c] == truth for _, entry in entries]).astype(float)
-        shares = right.mean(axis=1)
-        best = int(np.argmax(shares))
-        for i, (name, entry) in enumerate(entries):
-            behind = right[i] - right[best]
+        right = [(entry.predicted[c] == truth).astype(float) for _, entry in entries]
+        best = max(right, key=np.mean, default=None)
+        for (name, entry), mine in zip(entries, right, strict=True):
+            key = (name, entry.n_components, classifier)
+            behind = mine - best
             error = standard_error(behind, tests, ratio)
-            difference = float(behind.mean())
-            scores[i].append(
-                Score(
-                    name, entry.n_components, classifier, float(shares[i]),
-                    standard_error(right[i], tests, ratio), difference, error,
-                    -difference <= NOISE * error, _balanced(right[i], truth), entry.seconds,
-                )
+            confusions[key] = table = np.zeros((len(classes),) * 2, dtype=np.int64)
+            np.add.at(table, (truth, entry.predicted[c]), 1)
+            sizes = table.sum(axis=1)
+            balanced = (np.diagonal(table)[sizes > 0] / sizes[sizes > 0]).mean()
+            scores[key] = Score(
+                *key, float(mine.mean()), standard_error(mine, tests, ratio), float(behind.mean()),
+                error, bool(-behind.mean() <= NOISE * error), float(balanced), entry.seconds,
             )  # fmt: skip
-    return tuple(score for pair in scores for score in pair)
-
-
-def _balanced(right: np.ndarray, truth: np.ndarray) -> float:
-    sizes = np.bincount(truth)
-    shares = np.bincount(truth, right)[sizes > 0] / sizes[sizes > 0]
-    return float(shares.mean())
-
-
-def make_confusions(
-    outcomes: dict[str, Outcome], splits: Sequence[Split], y: np.ndarray
-) -> dict[tuple[str, int, str], np.ndarray]:
-    """Return the confusion table of each entry and classifier; see `Comparison.confusion`."""
-    truth, size = y[np.concatenate([test for _, test in splits])], int(y.max()) + 1
-    found = {}
-    for name, outcome in outcomes.items():
-        for entry in outcome.entries:
-            for classifier, predicted in zip(CLASSIFIERS, entry.predicted, strict=True):
-                pairs = np.bincount(truth * size + predicted, minlength=size * size)
-                found[name, entry.n_components, classifier] = pairs.reshape(size, size)
-    return found
+    counts = np.bincount(y)
+    return Comparison(
+        methods=tuple(outcomes),
+        scores=tuple(
+            scores[name, entry.n_components, classifier]
+            for name, entry in entries
+            for classifier in CLASSIFIERS
+        ),
+        notes={name: outcome.note for name, outcome in outcomes.items() if outcome.note},
+        n_samples=X.shape[0],
+        n_features=X.shape[1],
+        n_classes=len(classes),
+        n_folds=len(splits),
+        largest=float(counts.max() / counts.sum()),
+        classes=classes,
+        confusions=confusions,
+        preparation=preparation,
+        unit=unit,
+    )
 
 
 def standard_error(values: np.ndarray, tests: Sequence[np.ndarray], ratio: float) -> float:

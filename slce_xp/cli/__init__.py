@@ -26,7 +26,7 @@ OPTIONS = {
     "device": "--device", "solver": "--solver", "n_samples": "--samples", "dtype": "--dtype",
     "n_features": "--features", "n_classes": "--classes", "machine_memory": "--machine-memory",
     "components": "--components", "methods": "--methods", "cv": "--folds",
-    "time_limit": "--time-limit", "n_features_to_select": "--features",
+    "n_features_to_select": "--features",
     "n_resamples": "--resamples",
 }  # fmt: skip
 

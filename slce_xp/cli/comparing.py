@@ -36,7 +36,6 @@ def compare(arguments: argparse.Namespace) -> None:
         cv=arguments.folds,
         scale=arguments.scale,
         impute=arguments.impute is not None,
-        time_limit=arguments.time_limit,
         progress=has_bar(),
     )
     print(found)

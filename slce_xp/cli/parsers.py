@@ -12,7 +12,6 @@ from slce_xp.cli.shared_options import (
     at_least_two,
     count,
     folds,
-    seconds,
     several_components,
     size,
     words,
@@ -205,10 +204,6 @@ example:
     parser.add_argument(
         "--folds", type=at_least_two, default=5, metavar="N", help="of the samples (%(default)s)"
     )
-    parser.add_argument(
-        "--time-limit", type=seconds, default=20.0, metavar="SECONDS",
-        help="for each method; those that need more say so (%(default)g)",
-    )  # fmt: skip
     _add_table_options(parser)
     columns_ = _add_columns(parser, "--features", "--scale")
     _add_unlabeled_drop(columns_)

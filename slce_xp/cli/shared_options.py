@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 from pathlib import Path
 from typing import Any
 
@@ -44,14 +43,6 @@ def several_components(text: str) -> tuple[int, ...]:
 def words(text: str) -> tuple[str, ...]:
     """Parse words, separated by commas."""
     return tuple(part.strip() for part in text.split(","))
-
-
-def seconds(text: str) -> float:
-    """Parse a duration of more than 0 seconds."""
-    with contextlib.suppress(ValueError):
-        if float(text) > 0:
-            return float(text)
-    raise argparse.ArgumentTypeError(f"must be a positive number of seconds; got {text!r}")
 
 
 def count(text: str) -> int:
