@@ -15,7 +15,7 @@ from slce_xp._data.labels import as_labels
 from slce_xp._errors import invalid, wrong_type
 from slce_xp._fit import fit
 from slce_xp._folds import as_group_codes, make_folds
-from slce_xp._held_out import held_out
+from slce_xp._held_out import embed, held_out
 from slce_xp._model import Model
 
 CONFIDENCE = 0.95
@@ -221,16 +221,16 @@ def cross_embed(
     cv = _parameters.as_count(cv, "cv", 2)
     folds = make_folds(labels.codes, cv, seed, labels.classes, units)
     options = {**options, "random_state": seed}
-    model = fit(X, y, None if k == most else k, **options)
-    whole = model.transform(X)
-    whole = _backend.to_host(whole.compute() if _backend.is_dask(whole) else whole)
+    together = {"groups": groups} if options.get("calibrate") else {}
+    model = fit(X, y, None if k == most else k, **options, **together)
+    whole = _backend.to_host(embed(model, X, options))
     scores = np.full(whole.shape, np.nan)
     confusion = np.zeros((len(labels.classes),) * 2, dtype=np.int64)
     found = held_out(fit, model, X, y, matrix, labels, folds, options)
     for fold, held in enumerate(found):
         test = folds.codes == fold
         scores[test] = _rotated(held.scores, whole, test)
-        np.add.at(confusion, (labels.codes[test], held.odds.argmax(axis=1)), 1)
+        np.add.at(confusion, (labels.codes[test], held.predicted), 1)
     return CrossEmbedding(
         scores,
         labels.classes[labels.codes],

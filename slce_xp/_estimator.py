@@ -90,6 +90,9 @@ class SLCE(
         "separation": components in which pairs of classes overlap least, at most K − 1 of them.
     shrinkage : float or "auto"
         For "separation", the weight of the diagonal in the covariance within classes.
+    calibrate : bool
+        Whether `fit` finds the temperature of `predict_proba` from samples that are held out;
+        batches of `partial_fit` have none.
     random_state : int, RandomState instance or None
         Seed for directions that are arbitrary. A RandomState, or None for NumPy's global one, draws
         another seed for each fit.
@@ -178,6 +181,7 @@ class SLCE(
         unlabeled_weight: float = 1.0,
         criterion: str = "centroid",
         shrinkage: float | str = "auto",
+        calibrate: bool = False,
         random_state: Any = 0,
         progress: bool = False,
     ) -> None:
@@ -193,12 +197,13 @@ class SLCE(
         self.unlabeled_weight = unlabeled_weight
         self.criterion = criterion
         self.shrinkage = shrinkage
+        self.calibrate = calibrate
         self.random_state = random_state
         self.progress = progress
 
     # ------------------------------------------------------------ fit
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> SLCE:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> SLCE:
         """Fit to labelled samples.
 
         Parameters
@@ -208,6 +213,9 @@ class SLCE(
             Class labels, on any device or on the host.
         sample_weight : array, shape (n,), optional
             The weight of each sample.
+        groups : array, shape (n,), optional
+            With `calibrate`: the subject, or the like, of each sample; its samples are held out
+            together.
 
         Returns
         -------
@@ -234,6 +242,8 @@ class SLCE(
             sample_weight=sample_weight,
             criterion=self.criterion,
             shrinkage=self.shrinkage,
+            calibrate=self.calibrate,
+            groups=groups,
             progress=self.progress,
             **self._options(),
         )

@@ -23,7 +23,7 @@ from slce_xp.core import _eigen, _separation
 from slce_xp.core._centred import Centred, Frame
 from slce_xp.core._groups import Groups
 from slce_xp.core._label_free import principal_scores
-from slce_xp.core._moments import GroupMoments
+from slce_xp.core._moments import Moments
 from slce_xp.core._problem import Problem
 from slce_xp.core._rows import Rows, open_array
 
@@ -37,12 +37,14 @@ class Held(NamedTuple):
     Attributes
     ----------
     scores : numpy.ndarray, shape (n, k)
+    predicted : numpy.ndarray of int, shape (m,)
+        The most probable class of the samples that the fold holds out.
     odds : numpy.ndarray, shape (m, K)
-        Logarithms of the probabilities of classes, but for a constant in each row, of the samples
-        that the fold holds out.
+        Logarithms of their probabilities of all classes, but for a constant in each row.
     """
 
     scores: np.ndarray
+    predicted: np.ndarray
     odds: np.ndarray
 
 
@@ -81,15 +83,22 @@ def held_out(
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # the fit to all samples has warned
                 one = fit(X, y, model.n_components, **_without(held, labels, options))
-            embedded = one.transform(X)
-            embedded = embedded.compute() if _backend.is_dask(embedded) else embedded
+            embedded = embed(one, X, options)
         else:
             one, embedded = shared[fold]
         place = _backend.place_of(embedded)
         with _backend.computing(place):
             part = place.xp.take(embedded, _backend.from_host(held, place), axis=0)
-            scores, odds = _backend.read(embedded, one._scores(part))
-        yield Held(scores, odds)
+            likely = one._scores(part)
+            found = _backend.read(embedded, likely, one._log_odds(likely))
+        yield Held(found[0], found[1].argmax(axis=1), found[2])
+
+
+def embed(model: Model, X: Any, options: dict[str, Any]) -> Array:
+    """The embedding of the samples of a fit with these options, computed."""
+    batch = options.get("batch")
+    embedded = model.transform(X) if batch is None else model.transform(X, batch=batch)
+    return embedded.compute() if _backend.is_dask(embedded) else embedded
 
 
 def _without(held: np.ndarray, labels: Labels, options: dict[str, Any]) -> dict[str, Any]:
@@ -97,7 +106,7 @@ def _without(held: np.ndarray, labels: Labels, options: dict[str, Any]) -> dict[
     weights = np.ones(len(labels.codes)) if labels.weights is None else labels.weights.copy()
     weights *= labels.weight_unit
     weights[held] = 0.0
-    return {**options, "sample_weight": weights, "class_weight": None}
+    return {**options, "sample_weight": weights, "class_weight": None, "calibrate": False}
 
 
 def _shares(model: Model, matrix: Any, folds: Folds, options: dict[str, Any]) -> bool:
@@ -106,7 +115,7 @@ def _shares(model: Model, matrix: Any, folds: Folds, options: dict[str, Any]) ->
     size = model.n_samples if form == "gram" else model.n_features
     small = (folds.n_folds + 4) * size**2 * 8 <= MOST_SHARED
     return form != "krylov" and not (form == "gram" and separates) and small and (
-        options.get("max_memory") is None
+        options.get("max_memory") is None and options.get("batch") is None
     )  # fmt: skip
 
 
@@ -142,8 +151,8 @@ def _shared_models(
 
 def _moments_by_fold(
     rows: Rows, frame: Frame, labels: Labels, folds: Folds
-) -> list[GroupMoments] | None:
-    """GroupMoments of the training set of each fold: one pass over X."""
+) -> list[Moments] | None:
+    """Moments of the training set of each fold: one pass over X."""
     n_classes, n_folds = len(labels.classes), int(folds.codes.max()) + 1
     parts = n_folds + int((folds.codes < 0).any())  # the last one is in all training sets
     part = np.where(folds.codes < 0, n_folds, folds.codes)
@@ -167,7 +176,7 @@ def _moments_by_fold(
     for fold in range(n_folds):
         second = all_seconds - seconds[fold, :, :]
         found.append(
-            GroupMoments(
+            Moments(
                 totals.sum(axis=0) - totals[fold],
                 all_sums - sums[fold, :, :],
                 xp.linalg.diagonal(second)[None, :],
@@ -202,7 +211,7 @@ def _fold_term(
     return sums, xp.stack(seconds)
 
 
-def _model_of(model: Model, moments: GroupMoments, shrinkage: Any) -> Model:
+def _model_of(model: Model, moments: Moments, shrinkage: Any) -> Model:
     """The model of a training set, with the components of the one of all samples."""
     problem, k, new = Problem(moments), model.n_components, {}
     if model.criterion == "separation":
@@ -218,7 +227,7 @@ def _model_of(model: Model, moments: GroupMoments, shrinkage: Any) -> Model:
     return dataclasses.replace(
         model,
         components=components,
-        eigenvalues=values,
+        eigenvalues=values * moments.weight_unit,
         mean=moments.mean,
         centroids=moments.centroids,
         weights=_eigen.in_units(

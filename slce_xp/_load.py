@@ -89,6 +89,7 @@ def _from_contents(facts: dict[str, Any], contents: dict[str, np.ndarray]) -> Mo
         separation=facts.get("separation"),
         log_odds=contents.get("log_odds"),
         _spread=facts.get("spread"),
+        temperature=facts.get("temperature"),
         _gap=facts.get("separation_gap"),
         criterion=str(facts.get("criterion", "centroid")),
         feature_names=contents.get("feature_names"),

@@ -111,6 +111,9 @@ class Model:
     batch_shifts : array, shape (B, k), or None
         What is subtracted from the embedding of a batch's samples; their mean over all samples of
         the fit is zero.
+    temperature : float or None
+        What logarithms of probabilities are divided by, so that those of held-out samples are
+        right; above 1 if they would be too extreme. None: `predict_proba` is not calibrated.
 
     See Also
     --------
@@ -154,6 +157,7 @@ class Model:
     shrinkage: float | None = None
     separation: float | None = None
     log_odds: Array | None = None
+    temperature: float | None = None
     _spread: float | None = None  # see `spread`
     batches: np.ndarray | None = None
     batch_shifts: Array | None = None
@@ -387,7 +391,7 @@ class Model:
         Examples
         --------
         >>> import slce_xp
-        >>> slce_xp.fit([[0.0], [4.0], [5.0], [9.0]], [0, 0, 1, 1]).spread
+        >>> round(slce_xp.fit([[0.0], [4.0], [5.0], [9.0]], [0, 0, 1, 1]).spread, 6)
         2.0
         """
         if self.criterion == "separation":
@@ -712,6 +716,8 @@ class Model:
 
         with the standard deviation σ = `spread`. For criterion "separation", σ = 1 and π are the
         shares of the classes; for "centroid", π are equal, or the weights of a `class_weight`.
+        Classes that are not Gaussian make these probabilities too extreme: if the model was fitted
+        with ``calibrate=True``, their logarithms are divided by `temperature`.
 
         Parameters
         ----------
@@ -744,11 +750,15 @@ class Model:
         xp, _ = self._place
         embedded = self._embedded_to_classify(X, batch)
         with _backend.computing(self._place):
-            scores, (_, unit) = self._scores(embedded), self._class_means()
-            scores = scores - xp.max(scores, axis=1, keepdims=True)
-            odds = xp.exp(scores * (unit / (spread or 1.0)) ** 2)
+            odds = xp.exp(self._log_odds(self._scores(embedded)))
             shares = odds / xp.sum(odds, axis=1, keepdims=True)
             return xp.astype(shares, embedded.dtype, copy=False)
+
+    def _log_odds(self, scores: Array) -> Array:
+        """Logarithms of the probabilities of classes relative to the most probable, (n, K)."""
+        scores = scores - self._place.xp.max(scores, axis=1, keepdims=True)
+        unit = self._class_means()[1] / (self.spread or 1.0)
+        return scores * (unit * unit / (self.temperature or 1.0))
 
     def _embedded_to_classify(self, X: Any, batch: Any) -> Array:
         if _backend.is_dask(X):
@@ -960,6 +970,7 @@ class Model:
             "shrinkage": self.shrinkage,
             "separation": self.separation,
             "spread": self._spread,
+            "temperature": self.temperature,
             "separation_gap": self.separation_gap,
         }
         arrays = {name: _backend.to_host(array) for name, array in self._arrays().items()}

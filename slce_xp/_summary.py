@@ -25,8 +25,15 @@ def summary(model: Any) -> str:
             f"{_backend.dtype_name(model.mean.dtype)}",
             f"  eigenvalues  {_listed(f'{v:.4g}' for v in eigenvalues)}",
             *(_separation(model) if model.criterion == "separation" else _loss(model, eigenvalues)),
+            *_calibration(model),
         ]
     )
+
+
+def _calibration(model: Any) -> list[str]:
+    if model.temperature is None:
+        return []
+    return [f"  probability  calibrated out of fold, temperature {model.temperature:.3g}"]
 
 
 def _loss(model: Any, eigenvalues: np.ndarray) -> list[str]:

@@ -39,6 +39,7 @@ ROOMS = [
         "_importance",
         "_stability",
         "_held_out",
+        "_calibration",
         "_cross",
         "_permutation",
     ),

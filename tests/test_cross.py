@@ -87,6 +87,15 @@ def test_rows_of_every_kind(form, kind, tmp_path):
     np.testing.assert_allclose(np.abs(found.scores), np.abs(expected.scores), atol=1e-9)
 
 
+def test_effects_of_batches_are_removed_in_folds():
+    X, y = separate(90, 8)
+    batch = np.arange(90) // 3 % 2
+    moved = X + 50.0 * batch[:, None]
+    found = slce_xp.cross_embed(moved, y, cv=4, batch=batch)
+    expected = slce_xp.cross_embed(X, y, cv=4, batch=batch)
+    np.testing.assert_allclose(found.scores, expected.scores, atol=1e-9)
+
+
 def test_weights_of_samples_and_classes_reach_folds(monkeypatch):
     X, y = separate(60, 8)
     weights = np.random.default_rng(1).uniform(0.5, 2.0, 60)

@@ -44,12 +44,10 @@ class Groups(NamedTuple):
         n_classes: int,
         weights: Any = None,
         unlabeled_weight: float = 1.0,
-        *,
-        may_be_empty: bool = False,
     ) -> Groups:
-        """Groups of codes from 0 to K, with weights in units."""
+        """Groups of codes from 0 to K, with weights in units; each class must have a sample."""
         counts = np.bincount(codes, minlength=n_classes)
-        if (counts[:n_classes] == 0).any() and not may_be_empty:
+        if (counts[:n_classes] == 0).any():
             raise invalid(
                 "codes",
                 f"codes must have samples of each of the {n_classes} classes; got counts "
