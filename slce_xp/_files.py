@@ -33,12 +33,13 @@ class _NewerFormatError(ValueError):
     """A file from a later release."""
 
 
-def write(
-    path: str | os.PathLike[str], facts: dict[str, Any], arrays: dict[str, np.ndarray]
-) -> None:
-    """Write a model file completely or not at all."""
-    header = np.array(json.dumps({"format": FORMAT, "version": VERSION, **facts}))
-    contents: dict[str, Any] = {"header": header, **arrays}
+def header(facts: dict[str, Any]) -> np.ndarray:
+    """Facts of a model as one array."""
+    return np.array(json.dumps({"format": FORMAT, "version": VERSION, **facts}))
+
+
+def write(path: str | os.PathLike[str], contents: dict[str, Any]) -> None:
+    """Write the arrays of a model to a file, completely or not at all."""
     with whole_or_not_at_all(Path(path)) as temporary, temporary.open("xb") as file:
         np.savez(file, **contents)
 
@@ -186,14 +187,15 @@ def _whole_chunks(blocks: Any, length: int) -> Iterator[tuple[slice, np.ndarray]
 _WRITERS = {".npy": _write_npy, ".zarr": _write_zarr}
 
 
-def read(
-    path: str | os.PathLike[str],
-    build: Callable[[dict[str, Any], dict[str, np.ndarray]], T],
-) -> T:
-    """Call `build` with the header and arrays of a file; its errors mean a damaged file."""
+def read(path: str | os.PathLike[str], build: Callable[[dict[str, np.ndarray]], T]) -> T:
+    """Call `build` with the arrays of a file; its errors mean a damaged file."""
     with Path(path).open("rb") as stream:
         try:
-            return build(*_parse(stream, path))
+            if not zipfile.is_zipfile(stream):  # NumPy would suggest to load it as pickle
+                raise ValueError("not a zip archive")
+            stream.seek(0)
+            with np.load(stream, allow_pickle=False) as file:
+                return build({name: file[name] for name in file.files})
         except _NewerFormatError:
             raise
         except Exception as error:  # anything that NumPy, zip or JSON raise for a damaged file
@@ -204,24 +206,18 @@ def read(
             ) from error
 
 
-def _parse(
-    stream: Any, path: str | os.PathLike[str]
-) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    if not zipfile.is_zipfile(stream):  # NumPy would suggest to load it as pickle
-        raise ValueError("not a zip archive")
-    stream.seek(0)
-    with np.load(stream, allow_pickle=False) as file:
-        contents = {name: file[name] for name in file.files}
-    facts = json.loads(str(contents.pop("header")))
+def facts_of(contents: dict[str, np.ndarray]) -> dict[str, Any]:
+    """The facts in the header of a model's arrays."""
+    facts: dict[str, Any] = json.loads(str(contents["header"]))
     if facts["format"] != FORMAT:
         raise ValueError(f"its format is {facts['format']!r}")
     if facts["version"] > VERSION:
         message = (
-            f"path must name a model file of format {VERSION} or older; {os.fspath(path)!r} "
-            f"has format {facts['version']}. Upgrade slce_xp to open it"
+            f"path must name a model file of format {VERSION} or older; this one has format "
+            f"{facts['version']}. Upgrade slce_xp to open it"
         )
         raise naming("path", _NewerFormatError(message))
-    return facts, contents
+    return facts
 
 
 def pack_labels(classes: np.ndarray) -> tuple[np.ndarray, str]:

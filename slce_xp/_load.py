@@ -50,7 +50,7 @@ def load(
     ...     slce_xp.load(path)
     <slce_xp.Model: 1 features → 1 components, 2 classes, numpy on cpu>
     """
-    model = _files.read(path, _from_contents)
+    model = _files.read(path, from_contents)
     return model if backend is None and device is None else model.to(backend or "numpy", device)
 
 
@@ -65,7 +65,9 @@ def _angle_bounds(facts: dict[str, Any], k: int) -> np.ndarray | None:
     return bounds
 
 
-def _from_contents(facts: dict[str, Any], contents: dict[str, np.ndarray]) -> Model:
+def from_contents(contents: dict[str, np.ndarray]) -> Model:
+    """The model of which these are the arrays."""
+    facts = _files.facts_of(contents)
     low, high = facts.get("n_positive_bounds", (facts["n_positive"],) * 2)
     model = Model(
         **{name: contents[name] for name in ARRAYS},

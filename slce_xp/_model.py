@@ -952,6 +952,10 @@ class Model:
         --------
         slce_xp.load : Loads it, with an example.
         """
+        _files.write(path, self._contents())
+
+    def _contents(self) -> dict[str, np.ndarray]:
+        """Arrays without objects, which `slce_xp._load.from_contents` makes a model of again."""
         classes, kind = _files.pack_labels(self.classes)
         angles = None if self.angle_bounds is None else list(map(float, self.angle_bounds))
         facts = {
@@ -978,7 +982,7 @@ class Model:
             arrays["feature_names"] = self.feature_names
         if self.batches is not None:
             arrays["batches"], facts["batches"] = _files.pack_labels(self.batches)
-        _files.write(path, facts, {"classes": classes, **arrays})
+        return {"header": _files.header(facts), "classes": classes, **arrays}
 
 
 def _embed(axes: Array, mean: Array, rows: Array) -> Array:

@@ -1,26 +1,39 @@
-"""SLCE for AnnData, in the style of scanpy (extra ``anndata``)."""
+"""SLCE for AnnData, with the conventions of scanpy (extra ``anndata``)."""
 
 from __future__ import annotations
 
+import dataclasses
+import warnings
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from slce_xp import _backend, feature_path, fit
+from slce_xp import Model, _backend, _load, feature_path, fit
+from slce_xp._alignment import aligned
 from slce_xp._data.labels import as_labels
 from slce_xp._errors import invalid, naming, wrong_type
 from slce_xp._parameters import as_count
 
+__all__ = ["predict", "select", "slce", "transform"]
+
+# scanpy's default of `mask_var`: "highly_variable", if genes are marked so.
+_MARKED = "highly_variable"
+_DEFAULT: Any = object()
+
 
 def slce(
     adata: Any,
-    label_key: str = "cell_type",
-    n_components: int | float | str | None = None,
+    labels: str = "cell_type",
+    n_comps: int | float | str | None = None,
     *,
     layer: str | None = None,
-    use_highly_variable: bool | None = None,
-    key_added: str = "slce",
+    obsm: str | None = None,
+    mask_var: Any = _DEFAULT,
+    random_state: Any = 0,
+    key_added: str | None = None,
     copy: bool = False,
+    return_info: bool = False,
     **fit_options: Any,
 ) -> Any:
     r"""Embed cells so that their labels separate, and write the embedding into `adata`.
@@ -28,43 +41,53 @@ def slce(
     .. math:: \min_{A^T A = I} \lVert \tilde C - X A A^T \rVert_F^2
 
     Each row of :math:`\tilde C` is the mean of the cells with that cell's label; both are centred.
-    Sparse counts stay sparse. Scale and log-transform them first, as for a PCA.
+    Parameters and results are named as those of `scanpy.pp.pca`. Sparse counts stay sparse. Scale
+    and log-transform them first, as for a PCA.
 
     Parameters
     ----------
     adata : anndata.AnnData, shape (n, d)
-        Cells × genes. If it is backed by a file, X is read in blocks of cells; the results are in
-        memory.
-    label_key : str
+        Cells × genes: an array, CSR, CSC, of CuPy, a Dask array, or views of them. If it is backed
+        by a file, X is read in blocks of cells; the results are in memory.
+    labels : str
         The column of `adata.obs` with the labels.
-    n_components : int, float, "positive" or None
-        As for `slce_xp.fit`.
+    n_comps : int, float, "positive" or None
+        As `n_components` of `slce_xp.fit`. None: number of labels − 1, but two for two labels, so
+        that there is a plane to plot.
     layer : str, optional
         A layer to fit instead of `adata.X`.
-    use_highly_variable : bool, optional
-        Whether to use only the genes that `adata.var["highly_variable"]` marks; None: if that
-        column exists. The loadings of the other genes are zero.
-    key_added : str
-        The name of the results.
+    obsm : str, optional
+        An embedding, such as "X_pca", to fit instead of `adata.X`.
+    mask_var : str, array of bool, shape (d,), or None
+        The genes to use: a column of `adata.var`, or a mask. None: all. By default those that
+        `adata.var["highly_variable"]` marks, if that column exists. The loadings of other genes are
+        zero.
+    random_state : int, numpy.random.RandomState, numpy.random.Generator or None
+        As for `slce_xp.fit`; a generator draws a seed.
+    key_added : str, optional
+        The key of all results, verbatim. By default ``obsm["X_slce"]``, ``varm["SLCEs"]`` and
+        ``uns["slce"]``.
     copy : bool
         Write into a copy and return it.
+    return_info : bool
+        Return the fitted `slce_xp.Model`, too.
     **fit_options
-        Passed to `slce_xp.fit`: `unlabeled="missing"`, `class_weight="balanced"`,
-        `backend="cupy"` and the like.
+        Passed to `slce_xp.fit`: `criterion="separation"`, `unlabeled="missing"`,
+        `class_weight="balanced"`, `backend="cupy"` and the like.
 
     Returns
     -------
-    AnnData or None
-        The copy, or None if `adata` itself was written into:
+    AnnData, Model or None
+        The copy, the model, both in this order, or None. Written into `adata`, or into the copy:
 
         - ``obsm["X_slce"]``, shape (n, k): the embedding,
-        - ``varm["SLCEs"]``, shape (d, k): the components, one per column (``varm["foo_SLCEs"]``
-          for ``key_added="foo"``),
+        - ``varm["SLCEs"]``, shape (d, k): the components, one per column; not with `obsm`,
         - ``uns["slce"]``: ``eigenvalues``, ``n_positive``, ``loss``, ``total_loss``, ``classes``,
-          ``counts`` and the ``params`` of the call.
+          ``counts``, the ``params`` of the call, and the ``model``, for `transform` and `predict`.
 
     See Also
     --------
+    predict : Transfer the labels to other cells.
     slce_xp.fit : For a matrix and labels.
 
     Examples
@@ -80,46 +103,175 @@ def slce(
     ((60, 2), (5, 2))
     """
     _check_is_annotated(adata, copy)
-    labels = _labels(adata, label_key, fit_options.get("unlabeled"))
-    genes = _genes(adata, use_highly_variable)
-    X = _used(_matrix(adata, layer), genes)
-    model = fit(X, labels, n_components, **fit_options)
+    values = _labels(adata, labels, fit_options.get("unlabeled"))
+    X = _matrix(adata, layer, obsm)
+    genes, mask_name = (None, None) if obsm is not None else _genes(adata, mask_var)
+    used = _used(X, genes)
+    has_plane = fit_options.get("criterion") != "separation" and used.shape[1] > 1
+    k = 2 if n_comps is None and has_plane and values.nunique() == 2 else n_comps
+    with warnings.catch_warnings():
+        if k != n_comps:  # the second component is to plot the first against
+            warnings.filterwarnings("ignore", "n_components=2 was asked for")
+        model = fit(used, values, k, random_state=_seed(random_state), **fit_options)
     # CuPy's arrays, dense and sparse, have `get`; any other X is on the host.
-    model = model if hasattr(X, "get") else model.to("numpy")
-    embedding = _backend.to_host(model.transform(X))
+    model = model if hasattr(used, "get") else model.to("numpy")
+    embedding = _of_rows(model.transform, used, model.n_components)
     model = model.to("numpy")
+    if obsm is None:
+        names = adata.var_names if genes is None else adata.var_names[genes]
+        model = dataclasses.replace(model, feature_names=np.asarray(names, dtype=str))
 
     target = adata.copy() if copy else adata
-    target.obsm[f"X_{key_added}"] = embedding
-    name = "SLCEs" if key_added == "slce" else f"{key_added}_SLCEs"
-    # Genes that are not used have zeros.
-    loadings = np.zeros((target.shape[1], model.n_components), dtype=model.components.dtype)
-    loadings[slice(None) if genes is None else genes] = model.components.T
-    target.varm[name] = loadings
-    params = {
-        "label_key": label_key,
-        "n_components": n_components,
-        "layer": layer,
-        "use_highly_variable": genes is not None,
-        **fit_options,
-    }
-    own = ("loss",) if model.criterion == "centroid" else ("separation", "shrinkage")
-    names = ("eigenvalues", "n_positive", *own, "total_loss", "classes", "counts")
-    facts = {"params": _storable(params), **{name: getattr(model, name) for name in names}}
-    if model.classes.dtype.kind not in "iufbU":  # HDF5 does not store dates and objects
-        facts["classes"] = model.classes.astype(str)
-    target.uns[key_added] = facts
+    keys = ("X_slce", "SLCEs", "slce") if key_added is None else (key_added,) * 3
+    target.obsm[keys[0]] = embedding
+    if obsm is None:  # genes that are not used have zeros
+        loadings = np.zeros((target.shape[1], model.n_components), dtype=model.components.dtype)
+        loadings[slice(None) if genes is None else genes] = model.components.T
+        target.varm[keys[1]] = loadings
+    params = {"labels": labels, "n_comps": n_comps, "layer": layer, "obsm": obsm}
+    params |= {"mask_var": mask_name, **fit_options}
+    target.uns[keys[2]] = _facts(model, params)
+    found = [target] * copy + [model] * return_info
+    return tuple(found) if len(found) == 2 else found[0] if found else None
+
+
+def transform(
+    query: Any,
+    reference: Any,
+    *,
+    key: str | None = None,
+    layer: str | None = None,
+    max_missing: float = 0.2,
+    key_added: str | None = None,
+    copy: bool = False,
+) -> Any:
+    """Embed cells by the components of a reference, and write the embedding into `query`.
+
+    Genes are matched by name. A gene that the query lacks counts as if it had the mean of the
+    reference, with a warning.
+
+    Parameters
+    ----------
+    query : anndata.AnnData, shape (n, d)
+        Cells to embed, normalised as the reference was.
+    reference : anndata.AnnData
+        What `slce` wrote into.
+    key : str, optional
+        The `key_added` of that call.
+    layer : str, optional
+        A layer of the query instead of its X.
+    max_missing : float
+        The largest share of the reference's genes that the query may lack.
+    key_added : str, optional
+        The key of the embedding in `query.obsm`; ``"X_slce"`` by default.
+    copy : bool
+        Write into a copy and return it.
+
+    Returns
+    -------
+    AnnData or None
+        The copy, or None if `query` itself was written into.
+
+    Examples
+    --------
+    >>> import anndata, numpy as np, slce_xp.anndata
+    >>> rng = np.random.default_rng(0)
+    >>> cells = anndata.AnnData(rng.normal(size=(60, 5)))
+    >>> cells.obs["cell_type"] = np.repeat(["B", "NK", "T"], 20)
+    >>> slce_xp.anndata.slce(cells)
+    >>> query = cells[:10, ::-1].copy()  # genes in another order
+    >>> slce_xp.anndata.transform(query, cells)
+    >>> bool(np.allclose(query.obsm["X_slce"], cells.obsm["X_slce"][:10]))
+    True
+    """
+    model, X = _applied(query, reference, key, layer, max_missing, copy)
+    target = query.copy() if copy else query
+    target.obsm[key_added or "X_slce"] = _of_rows(model.transform, X, model.n_components)
+    return target if copy else None
+
+
+def predict(
+    query: Any,
+    reference: Any,
+    *,
+    key: str | None = None,
+    layer: str | None = None,
+    max_missing: float = 0.2,
+    key_added: str = "slce",
+    copy: bool = False,
+) -> Any:
+    """Transfer labels from a reference to other cells.
+
+    Genes are matched by name, as by `transform`. A cell of a type that the reference does not have
+    gets the label of another: neither a small probability nor a large distance detects it reliably.
+
+    Parameters
+    ----------
+    query : anndata.AnnData, shape (n, d)
+        Cells to label, normalised as the reference was.
+    reference : anndata.AnnData
+        What `slce` wrote into.
+    key : str, optional
+        The `key_added` of that call.
+    layer : str, optional
+        A layer of the query instead of its X.
+    max_missing : float
+        The largest share of the reference's genes that the query may lack.
+    key_added : str
+        The key of the labels in `query.obs`, and the prefix of what comes with them.
+    copy : bool
+        Write into a copy and return it.
+
+    Returns
+    -------
+    AnnData or None
+        The copy, or None if `query` itself was written into:
+
+        - ``obs["slce"]``: the labels, a categorical,
+        - ``obs["slce_probability"]``: the probability of that label,
+        - ``obs["slce_distance"]``: the distance to the nearest class mean in the embedding,
+        - ``obsm["slce_probabilities"]``, shape (n, K): of all labels, in the order of the
+          categories.
+
+    Examples
+    --------
+    >>> import anndata, numpy as np, slce_xp.anndata
+    >>> rng = np.random.default_rng(0)
+    >>> cells = anndata.AnnData(rng.normal(size=(60, 5)))
+    >>> cells.obs["cell_type"] = np.repeat(["B", "NK", "T"], 20)
+    >>> cells.X[20:40, 0] += 9
+    >>> cells.X[40:, 1] += 9
+    >>> slce_xp.anndata.slce(cells)
+    >>> query = cells[::20, ::-1].copy()
+    >>> slce_xp.anndata.predict(query, cells)
+    >>> list(query.obs["slce"])
+    ['B', 'NK', 'T']
+    """
+    import pandas as pd  # comes with anndata
+
+    model, X = _applied(query, reference, key, layer, max_missing, copy)
+    embedding = _of_rows(model.transform, X, model.n_components)
+    centres = _backend.to_host(model.transform(model.centroids))
+    probabilities = _of_rows(model.predict_proba, X, len(model.classes))
+    nearest = [np.linalg.norm(embedding - centre, axis=1) for centre in centres]
+    target = query.copy() if copy else query
+    target.obs[key_added] = pd.Categorical.from_codes(
+        probabilities.argmax(axis=1), categories=model.classes
+    )
+    target.obs[f"{key_added}_probability"] = probabilities.max(axis=1)
+    target.obs[f"{key_added}_distance"] = np.min(nearest, axis=0)
+    target.obsm[f"{key_added}_probabilities"] = probabilities
     return target if copy else None
 
 
 def select(
     adata: Any,
-    label_key: str = "cell_type",
+    labels: str = "cell_type",
     n_features: int | None = None,
     *,
     n_resamples: int = 0,
     layer: str | None = None,
-    use_highly_variable: bool | None = None,
+    mask_var: Any = _DEFAULT,
     key_added: str = "slce",
     copy: bool = False,
     **path_options: Any,
@@ -133,7 +285,7 @@ def select(
     ----------
     adata : anndata.AnnData, shape (n, d)
         Cells × genes. If it is backed by a file, X is read in blocks of cells.
-    label_key : str
+    labels : str
         The column of `adata.obs` with the labels.
     n_features : int, optional
         How many genes to select; by default 50, or all if there are fewer.
@@ -141,9 +293,8 @@ def select(
         Resamples of half the cells for the frequencies; 0: none.
     layer : str, optional
         A layer to use instead of `adata.X`.
-    use_highly_variable : bool, optional
-        Whether to select only from the genes that `adata.var["highly_variable"]` marks; None: if
-        that column exists.
+    mask_var : str, array of bool, shape (d,), or None
+        The genes to select from, as for `slce`.
     key_added : str
         The prefix of the results.
     copy : bool
@@ -180,9 +331,9 @@ def select(
     ['3', '8']
     """
     _check_is_annotated(adata, copy)
-    labels = _labels(adata, label_key, path_options.get("unlabeled"))
-    genes = _genes(adata, use_highly_variable)
-    X = _used(_matrix(adata, layer), genes)
+    values = _labels(adata, labels, path_options.get("unlabeled"))
+    genes, mask_name = _genes(adata, mask_var)
+    X = _used(_matrix(adata, layer, None), genes)
     places = np.arange(adata.shape[1]) if genes is None else np.flatnonzero(genes)
     results: dict[str, np.ndarray] = {}
     facts: dict[str, Any] = {}
@@ -191,7 +342,7 @@ def select(
 
         count = min(50, len(places)) if n_features is None else n_features
         count = as_count(count, "n_features", 1, len(places))
-        options, known, weights = _for_resamples(path_options, labels)
+        options, known, weights = _for_resamples(path_options, values)
         selector = SLCESelector(count, n_resamples=n_resamples, **options)
         selector.fit(X, known, sample_weight=weights)
         path, chosen = selector.path_, selector.get_support(indices=True)
@@ -199,7 +350,7 @@ def select(
         if n_resamples > 1:
             facts["stability"] = selector.stability_
     else:
-        path = feature_path(X, labels, n_features=n_features, **path_options)
+        path = feature_path(X, values, n_features=n_features, **path_options)
         most = max(map(len, path.supports))
         chosen = path.select(most if n_features is None else min(n_features, most))
     results["coefficient"] = np.zeros(len(places))
@@ -212,14 +363,8 @@ def select(
         everyone = np.zeros(adata.shape[1])
         everyone[places] = values
         target.var[f"{key_added}_{name}"] = everyone
-    params = {
-        "label_key": label_key,
-        "n_features": n_features,
-        "n_resamples": n_resamples,
-        "layer": layer,
-        "use_highly_variable": genes is not None,
-        **path_options,
-    }
+    params = {"labels": labels, "n_features": n_features, "n_resamples": n_resamples}
+    params |= {"layer": layer, "mask_var": mask_name, **path_options}
     target.uns[f"{key_added}_selection"] = {
         "params": _storable(params),
         "lambdas": path.lambdas,
@@ -247,16 +392,184 @@ def _for_resamples(options: dict[str, Any], labels: Any) -> tuple[dict[str, Any]
     return {name: o for name, o in options.items() if name not in own}, labels, weights
 
 
-def _used(X: Any, genes: np.ndarray | None) -> Any:
-    """Return the columns of the genes to use."""
-    if genes is None:
-        return X
-    return X[:, genes] if _backend.is_array(X) or _backend.is_sparse(X) else _Columns(X, genes)
+def _applied(
+    query: Any, reference: Any, key: str | None, layer: str | None, max_missing: float, copy: bool
+) -> tuple[Model, Any]:
+    """The model of a reference on the genes of a query, and the matrix of the query."""
+    _check_is_annotated(query, copy, "query")
+    _check_is_annotated(reference, False, "reference")
+    key = "slce" if key is None else key
+    contents = _stored(reference.uns.get(key))
+    if contents is None:
+        known = [repr(k) for k, facts in reference.uns.items() if _stored(facts) is not None]
+        message = (
+            f"reference.uns must have a model of slce() under key={key!r}; it has models under "
+            f"{', '.join(known) or 'no key'}. Fit the reference first, or pass its key"
+        )
+        raise naming("reference", KeyError(message))
+    model = _load.from_contents(contents)
+    if model.feature_names is None:
+        raise invalid(
+            "reference",
+            f"reference must be fitted to genes; its {key!r} is of an embedding (obsm=). Fit it to "
+            "X or a layer",
+        )
+    return aligned(model, query.var_names, max_missing)[0], _matrix(query, layer, None)
+
+
+def _facts(model: Model, params: dict[str, Any]) -> dict[str, Any]:
+    """What `uns` has of a model, all of which files can store."""
+    own = ("loss",) if model.criterion == "centroid" else ("separation", "shrinkage")
+    names = ("eigenvalues", "n_positive", *own, "total_loss", "classes", "counts")
+    facts = {"params": _storable(params), **{name: getattr(model, name) for name in names}}
+    facts["model"] = model._contents()
+    # HDF5 does not store dates and objects.
+    for part in (facts, facts["model"]):
+        if part["classes"].dtype.kind not in "iufbU":
+            part["classes"] = part["classes"].astype(str)
+    return facts
+
+
+def _stored(facts: Any) -> dict[str, np.ndarray] | None:
+    """The contents of a model in an entry of `uns`, as they were before a file of AnnData."""
+    if not hasattr(facts, "get") or facts.get("model") is None:
+        return None
+    contents = {name: np.asarray(value) for name, value in facts["model"].items()}
+    return {n: a.astype(str) if a.dtype.kind in "OT" else a for n, a in contents.items()}
 
 
 def _storable(params: dict[str, Any]) -> dict[str, Any]:
     """Return what files store: neither arrays nor devices nor None."""
     return {name: p for name, p in params.items() if isinstance(p, (str, bool, int, float))}
+
+
+def _of_rows(function: Callable[[Any], Any], X: Any, width: int) -> np.ndarray:
+    """What a function of rows returns, shape (n, width), on the host."""
+    if _backend.is_dask(X):
+        X = X.rechunk({1: -1})
+        chunks = (X.chunks[0], (width,))
+        return np.asarray(X.map_blocks(function, chunks=chunks, meta=np.empty((0, 0))).compute())
+    return _backend.to_host(function(X))
+
+
+def _seed(random_state: Any) -> Any:
+    """A seed, which a generator draws."""
+    for draw in ("integers", "randint"):
+        if hasattr(random_state, draw):
+            return int(getattr(random_state, draw)(2**31))
+    return random_state
+
+
+def _check_is_annotated(adata: Any, copy: bool, name: str = "adata") -> None:
+    if not all(hasattr(adata, name) for name in ("obs", "obsm", "varm", "uns", "layers")):
+        raise wrong_type(
+            name,
+            f"{name} must be an AnnData; got {type(adata).__name__}. "
+            "For a matrix and labels: slce_xp.fit(X, y)",
+        )
+    if not getattr(adata, "isbacked", False):
+        return
+    if adata.is_view:
+        raise invalid(
+            name,
+            f"{name} must be all of a file, or in memory; got a view of one that is backed by a "
+            f"file, which is read-only. Read the view: {name}.to_memory()",
+        )
+    if copy:
+        raise invalid(
+            "copy",
+            f"copy must be False for an AnnData that is backed by a file; got {copy!r}. Leave it "
+            "out: results are written into memory, not into the file",
+        )
+
+
+def _labels(adata: Any, key: str, unlabeled: Any) -> Any:
+    if key not in adata.obs.columns:
+        known = ", ".join(map(repr, adata.obs.columns)) or "none"
+        message = (
+            f"labels must name a column of adata.obs ({known}); got {key!r}. "
+            "Choose one of them, or add the labels first"
+        )
+        raise naming("labels", KeyError(message))
+    labels = adata.obs[key]
+    missing = int(labels.isna().sum())
+    if missing and not (isinstance(unlabeled, str) and unlabeled == "missing"):
+        raise invalid(
+            "labels",
+            f"adata.obs[{key!r}] must have a label for every cell; {missing} of "
+            f"{len(labels)} are missing. Pass unlabeled='missing' to use these cells without a "
+            f"label, or leave them out: adata[adata.obs[{key!r}].notna()].copy()",
+        )
+    return labels
+
+
+def _matrix(adata: Any, layer: str | None, obsm: str | None) -> Any:
+    if layer is not None and obsm is not None:
+        raise invalid("obsm", f"obsm must be None with a layer; got {obsm!r} and {layer!r}")
+    for name, key, group in (("layer", layer, "layers"), ("obsm", obsm, "obsm")):
+        if key is not None and key not in getattr(adata, group):
+            known = ", ".join(map(repr, getattr(adata, group).keys())) or "none"
+            message = (
+                f"{name} must name one of adata.{group} ({known}); got {key!r}. Choose one of "
+                "them, or None for adata.X"
+            )
+            raise naming(name, KeyError(message))
+    if obsm is not None:
+        return adata.obsm[obsm]
+    X = adata.X if layer is None else adata.layers[layer]
+    if X is None:
+        raise invalid("adata", "adata.X must hold a matrix; got None. Set it, or name a layer")
+    # Layers are always in memory.
+    if layer is None and adata.isbacked and getattr(X, "format", "csr") != "csr":
+        raise invalid(
+            "adata",
+            f"adata.X must be dense or in compressed rows (CSR) to be read from a file; got "
+            f"{X.format.upper()}, all of which would be read for each block of cells. "
+            "Read it: adata.to_memory(), or store it as CSR",
+        )
+    return X
+
+
+def _genes(adata: Any, mask_var: Any) -> tuple[np.ndarray | None, str | None]:
+    """A mask of the genes to use, or None for all, and the name of its column."""
+    if mask_var is _DEFAULT:
+        mask_var = _MARKED if _MARKED in adata.var.columns else None
+    if mask_var is None:
+        return None, None
+    name = mask_var if isinstance(mask_var, str) else None
+    if name is not None:
+        if name not in adata.var.columns:
+            known = ", ".join(map(repr, adata.var.columns)) or "none"
+            message = (
+                f"mask_var must name a column of adata.var ({known}); got {name!r}. Mark genes "
+                "first, for example with scanpy.pp.highly_variable_genes, or pass None for all"
+            )
+            raise naming("mask_var", KeyError(message))
+        mask_var = adata.var[name].to_numpy()
+    mask = np.asarray(mask_var)
+    if mask.shape != (adata.shape[1],) or not all(v is True or v is False for v in mask.tolist()):
+        raise invalid(
+            "mask_var",
+            f"mask_var must be True or False for each of the {adata.shape[1]} genes; got "
+            f"{'other or missing values' if mask.shape == (adata.shape[1],) else mask.shape} in "
+            f"{name or 'the mask'}. Correct it, or pass None to use all genes",
+        )
+    mask = mask.astype(bool)
+    if not mask.any():
+        raise invalid(
+            "mask_var",
+            f"mask_var must mark at least one gene; {name or 'the mask'} marks none. Pass None to "
+            "use all genes",
+        )
+    return mask, name
+
+
+def _used(X: Any, genes: np.ndarray | None) -> Any:
+    """The columns of the genes to use."""
+    if genes is None:
+        return X
+    is_sliceable = any(is_of(X) for is_of in (_backend.is_array, _backend.is_sparse))
+    return X[:, genes] if is_sliceable or _backend.is_dask(X) else _Columns(X, genes)
 
 
 class _Columns:
@@ -280,95 +593,3 @@ class _Columns:
             rows = self._rows[index.start + i : min(index.start + i + step, index.stop)]
             block[i : i + step] = rows[:, self._chosen]
         return block
-
-
-def _check_is_annotated(adata: Any, copy: bool) -> None:
-    if not all(hasattr(adata, name) for name in ("obs", "obsm", "varm", "uns", "layers")):
-        raise wrong_type(
-            "adata",
-            f"adata must be an AnnData; got {type(adata).__name__}. "
-            "For a matrix and labels: slce_xp.fit(X, y)",
-        )
-    if not getattr(adata, "isbacked", False):
-        return
-    if adata.is_view:
-        raise invalid(
-            "adata",
-            "adata must be all of a file, or in memory; got a view of one that is backed by a "
-            "file, which is read-only. Read the view: adata.to_memory()",
-        )
-    if copy:
-        raise invalid(
-            "copy",
-            f"copy must be False for an adata that is backed by a file; got {copy!r}. Leave it "
-            "out: results are written into memory, not into the file",
-        )
-
-
-def _labels(adata: Any, label_key: str, unlabeled: Any) -> Any:
-    if label_key not in adata.obs.columns:
-        known = ", ".join(map(repr, adata.obs.columns)) or "none"
-        message = (
-            f"label_key must name a column of adata.obs ({known}); got {label_key!r}. "
-            "Choose one of them, or add the labels first"
-        )
-        raise naming("label_key", KeyError(message))
-    labels = adata.obs[label_key]
-    missing = int(labels.isna().sum())
-    if missing and not (isinstance(unlabeled, str) and unlabeled == "missing"):
-        raise invalid(
-            "label_key",
-            f"adata.obs[{label_key!r}] must have a label for every cell; {missing} of "
-            f"{len(labels)} are missing. Pass unlabeled='missing' to use these cells without a "
-            f"label, or leave them out: adata[adata.obs[{label_key!r}].notna()].copy()",
-        )
-    return labels
-
-
-def _matrix(adata: Any, layer: str | None) -> Any:
-    if layer is not None and layer not in adata.layers:
-        known = ", ".join(map(repr, adata.layers.keys())) or "none"
-        message = (
-            f"layer must name one of adata.layers ({known}); got {layer!r}. "
-            "Choose one of them, or None for adata.X"
-        )
-        raise naming("layer", KeyError(message))
-    X = adata.X if layer is None else adata.layers[layer]
-    if X is None:
-        raise invalid("adata", "adata.X must hold a matrix; got None. Set it, or name a layer")
-    # Layers are always in memory.
-    if layer is None and adata.isbacked and getattr(X, "format", "csr") != "csr":
-        raise invalid(
-            "adata",
-            f"adata.X must be dense or in compressed rows (CSR) to be read from a file; got "
-            f"{X.format.upper()}, all of which would be read for each block of cells. "
-            "Read it: adata.to_memory(), or store it as CSR",
-        )
-    return X
-
-
-def _genes(adata: Any, use_highly_variable: bool | None) -> np.ndarray | None:
-    """Return a mask of the genes to use; None for all."""
-    marked = "highly_variable" in adata.var.columns
-    if use_highly_variable and not marked:
-        message = (
-            "use_highly_variable=True needs adata.var['highly_variable'], which is not there. "
-            "Mark genes first, for example with scanpy.pp.highly_variable_genes"
-        )
-        raise naming("use_highly_variable", KeyError(message))
-    if use_highly_variable is False or not marked:
-        return None
-    if not adata.var["highly_variable"].isin([True, False]).all():
-        raise invalid(
-            "use_highly_variable",
-            "adata.var['highly_variable'] must be True or False for every gene; got missing or "
-            "other values. Correct them, or pass use_highly_variable=False to use all genes",
-        )
-    genes: np.ndarray = adata.var["highly_variable"].to_numpy(dtype=bool)
-    if not genes.any():
-        raise invalid(
-            "use_highly_variable",
-            "adata.var['highly_variable'] must mark at least one gene; got none. "
-            "Pass use_highly_variable=False to use all genes",
-        )
-    return genes

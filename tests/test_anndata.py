@@ -12,7 +12,7 @@ from conftest import make_backend
 import slce_xp
 from slce_xp._data import file_rows, row_reader
 from slce_xp._planning import memory as _memory
-from slce_xp.anndata import slce
+from slce_xp.anndata import predict, slce, transform
 
 ad = pytest.importorskip("anndata")
 
@@ -46,7 +46,7 @@ def test_results_are_written_into_adata():
     np.testing.assert_array_equal(facts["counts"], np.bincount(CODES))
     assert (facts["n_positive"], facts["loss"]) == (model.n_positive, model.loss)
     assert facts["total_loss"] == model.total_loss
-    assert facts["params"] == {"label_key": "cell_type", "use_highly_variable": False}
+    assert facts["params"] == {"labels": "cell_type"}
     np.testing.assert_array_equal(adata.X, X)
 
 
@@ -64,20 +64,19 @@ def test_another_key():
     slce(adata)
     slce(adata, "batch", key_added="by_batch")
     assert adata.obsm["X_slce"].shape == (N, 2)
-    assert adata.obsm["X_by_batch"].shape == (N, 1)
-    assert adata.varm["by_batch_SLCEs"].shape == (D, 1)
+    assert adata.obsm["by_batch"].shape == (N, 2)  # two labels: a plane to plot
+    assert adata.varm["by_batch"].shape == (D, 2)
     np.testing.assert_array_equal(adata.uns["by_batch"]["classes"], [0, 1])
 
 
 def test_number_of_components_and_other_options():
     adata = cells()
-    slce(adata, n_components=1, solver="gram", class_weight="balanced")
+    slce(adata, n_comps=1, solver="gram", class_weight="balanced")
     model = slce_xp.fit(X, NAMES, 1, solver="gram", class_weight="balanced")
     np.testing.assert_array_equal(adata.obsm["X_slce"], model.transform(X))
     assert adata.uns["slce"]["params"] == {
-        "label_key": "cell_type",
-        "n_components": 1,
-        "use_highly_variable": False,
+        "labels": "cell_type",
+        "n_comps": 1,
         "solver": "gram",
         "class_weight": "balanced",
     }
@@ -92,23 +91,27 @@ def test_layer():
     assert adata.uns["slce"]["params"]["layer"] == "scaled"
 
 
-@pytest.mark.parametrize("use_highly_variable", [None, True])
-def test_highly_variable_genes_only(use_highly_variable):
+@pytest.mark.parametrize("given", ["default", "name", "mask"])
+def test_some_genes_only(given):
     adata = cells()
     chosen = np.arange(D) % 3 != 1
-    adata.var["highly_variable"] = chosen
-    slce(adata, use_highly_variable=use_highly_variable)
+    adata.var["highly_variable" if given == "default" else "chosen"] = chosen
+    slce(
+        adata,
+        **{"default": {}, "name": {"mask_var": "chosen"}, "mask": {"mask_var": chosen}}[given],
+    )
     model = slce_xp.fit(X[:, chosen], NAMES)
     np.testing.assert_allclose(adata.obsm["X_slce"], model.transform(X[:, chosen]), atol=1e-12)
     np.testing.assert_allclose(adata.varm["SLCEs"][chosen], model.components.T, atol=1e-12)
     assert not adata.varm["SLCEs"][~chosen].any()
-    assert adata.uns["slce"]["params"]["use_highly_variable"] is True
+    names = {"default": "highly_variable", "name": "chosen", "mask": None}
+    assert adata.uns["slce"]["params"].get("mask_var") == names[given]
 
 
 def test_all_genes_on_request():
     adata = cells()
     adata.var["highly_variable"] = np.arange(D) < 3
-    slce(adata, use_highly_variable=False)
+    slce(adata, mask_var=None)
     np.testing.assert_array_equal(adata.obsm["X_slce"], slce_xp.fit(X, NAMES).transform(X))
 
 
@@ -151,7 +154,8 @@ def test_kinds_of_labels(labels, tmp_path):
     adata = cells(kind=labels)
     slce(adata, "kind")
     expected = slce_xp.fit(X, labels)
-    np.testing.assert_array_equal(adata.obsm["X_slce"], expected.transform(X))
+    embedding = adata.obsm["X_slce"][:, : expected.n_components]
+    np.testing.assert_allclose(embedding, expected.transform(X), atol=1e-12)
     adata.write_h5ad(tmp_path / "cells.h5ad")
     stored = ad.read_h5ad(tmp_path / "cells.h5ad").uns["slce"]["classes"]
     np.testing.assert_array_equal(stored, expected.classes)
@@ -166,7 +170,7 @@ def test_empty_categories_are_not_classes():
 # ---------------------------------------------------------------- files
 
 
-@pytest.mark.parametrize("options", [{}, {"n_components": "positive", "solver": "scatter"}])
+@pytest.mark.parametrize("options", [{}, {"n_comps": "positive", "solver": "scatter"}])
 def test_all_results_survive_a_file(tmp_path, options):
     adata = cells()
     slce(adata, **options)
@@ -177,8 +181,9 @@ def test_all_results_survive_a_file(tmp_path, options):
     before, after = adata.uns["slce"], opened.uns["slce"]
     assert after.keys() == before.keys()
     assert dict(after["params"]) == before["params"]
-    for name in before.keys() - {"params"}:
+    for name in before.keys() - {"params", "model"}:
         np.testing.assert_array_equal(after[name], before[name])
+    transform(cells(), opened)  # by the model in the file
 
 
 def test_options_that_cannot_be_stored_are_omitted(tmp_path):
@@ -186,7 +191,7 @@ def test_options_that_cannot_be_stored_are_omitted(tmp_path):
     weights = np.linspace(1.0, 2.0, N)
     slce(adata, sample_weight=weights, class_weight={"B": 2.0}, max_memory=None)
     adata.write_h5ad(tmp_path / "cells.h5ad")
-    assert adata.uns["slce"]["params"].keys() == {"label_key", "use_highly_variable"}
+    assert adata.uns["slce"]["params"].keys() == {"labels"}
     expected = slce_xp.fit(X, NAMES, sample_weight=weights, class_weight={"B": 2.0})
     np.testing.assert_array_equal(adata.obsm["X_slce"], expected.transform(X))
 
@@ -225,14 +230,18 @@ def test_missing_labels_are_used_on_request(tmp_path):
 def test_errors_list_the_valid_names():
     adata = cells(batch=1)
     adata.layers["counts"] = X
-    with pytest.raises(KeyError, match=r"label_key must .*'cell_type', 'batch'.*got 'celltype'"):
+    with pytest.raises(KeyError, match=r"labels must .*'cell_type', 'batch'.*got 'celltype'"):
         slce(adata, "celltype")
     with pytest.raises(KeyError, match=r"layer must .*'counts'.*got 'raw'.*None for adata\.X"):
         slce(adata, layer="raw")
-    with pytest.raises(KeyError, match=r"adata\.var\['highly_variable'\].*not there"):
-        slce(adata, use_highly_variable=True)
+    with pytest.raises(KeyError, match=r"obsm must .*adata\.obsm \(none\); got 'X_pca'"):
+        slce(adata, obsm="X_pca")
+    with pytest.raises(KeyError, match=r"mask_var must name a column of adata\.var \(none\)"):
+        slce(adata, mask_var="chosen")
+    with pytest.raises(ValueError, match=r"True or False for each of the 12 genes; got \(3,\)"):
+        slce(adata, mask_var=np.ones(3, dtype=bool))
     adata.var["highly_variable"] = False
-    with pytest.raises(ValueError, match=r"at least one gene.*use_highly_variable=False"):
+    with pytest.raises(ValueError, match=r"at least one gene.*None to use all"):
         slce(adata)
     with pytest.raises(TypeError, match=r"adata must be an AnnData; got ndarray.*fit\(X, y\)"):
         slce(X)
@@ -362,6 +371,110 @@ def test_views_and_copies_of_backed_adata_raise(backed):
 def test_csc_matrix_of_backed_adata_raises(backed):
     with pytest.raises(ValueError, match=r"adata\.X must be dense or .*CSR.*got CSC.*to_memory"):
         slce(backed(cells(sp.csc_matrix(COUNTS))))
+
+
+# ---------------------------------------------------------------- kinds of X
+
+
+def dask_of(matrix):
+    da = pytest.importorskip("dask.array")
+    return da.from_array(matrix, chunks=(30, D), asarray=False)
+
+
+KINDS = {
+    "dense": np.asarray,
+    "csr": sp.csr_matrix,
+    "csc": sp.csc_matrix,
+    "csr array": sp.csr_array,
+    "dask": dask_of,
+    "dask of csr": lambda x: dask_of(x).map_blocks(sp.csr_matrix),
+}
+
+
+@pytest.mark.parametrize("masked", [False, True], ids=["all genes", "some genes"])
+@pytest.mark.parametrize("viewed", [False, True], ids=["whole", "view"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_matrix(kind, viewed, masked):
+    adata = cells(KINDS[kind](COUNTS))
+    genes = np.arange(D) % 3 != 1 if masked else np.ones(D, dtype=bool)
+    some = np.arange(N) % 5 != 2 if viewed else np.ones(N, dtype=bool)
+    if viewed:
+        adata = adata[some]
+        assert adata.is_view
+    copied = slce(adata, mask_var=genes if masked else None, copy=True, tol=1e-10)
+    expected = slce_xp.fit(COUNTS[some][:, genes], NAMES[some])
+    embedding = expected.transform(COUNTS[some][:, genes])
+    np.testing.assert_allclose(copied.obsm["X_slce"], embedding, atol=1e-8)
+    np.testing.assert_allclose(copied.varm["SLCEs"][genes], expected.components.T, atol=1e-8)
+    assert not copied.varm["SLCEs"][~genes].any()
+
+
+def test_embedding_instead_of_genes():
+    adata = cells()
+    adata.obsm["X_pca"] = X[:, :5]
+    slce(adata, obsm="X_pca", key_added="by_pca")
+    expected = slce_xp.fit(X[:, :5], NAMES).transform(X[:, :5])
+    np.testing.assert_array_equal(adata.obsm["by_pca"], expected)
+    assert "by_pca" not in adata.varm
+    with pytest.raises(ValueError, match="reference must be fitted to genes"):
+        transform(cells(), adata, key="by_pca")
+
+
+def test_generator_and_model():
+    adata = cells()
+    model = slce(adata, return_info=True)
+    assert isinstance(model, slce_xp.Model)
+    assert list(model.feature_names) == list(adata.var_names)
+    other, again = slce(adata, random_state=np.random.default_rng(0), copy=True, return_info=True)
+    np.testing.assert_array_equal(other.obsm["X_slce"], again.transform(X))
+
+
+# ---------------------------------------------------------------- reference and query
+
+
+@pytest.mark.parametrize("criterion", ["centroid", "separation"])
+@pytest.mark.parametrize("kind", ["dense", "csr", "csc", "dask"])
+def test_labels_are_transferred_by_gene_names(kind, criterion, tmp_path):
+    reference = cells()
+    slce(reference, mask_var=np.arange(D) != 5, criterion=criterion)
+    expected = slce_xp.fit(np.delete(X, 5, axis=1), NAMES, criterion=criterion)
+    reference.write_h5ad(tmp_path / "reference.h5ad")
+    reference = ad.read_h5ad(tmp_path / "reference.h5ad")
+    order = np.random.default_rng(0).permutation(D)
+    query = cells(KINDS[kind](X))[:, order].copy()
+    transform(query, reference, key_added="X_there")
+    predict(query, reference)
+    seen = np.delete(X, 5, axis=1)
+    np.testing.assert_allclose(query.obsm["X_there"], expected.transform(seen), atol=1e-9)
+    np.testing.assert_array_equal(query.obs["slce"], expected.predict(seen))
+    np.testing.assert_allclose(
+        query.obsm["slce_probabilities"], expected.predict_proba(seen), atol=1e-9
+    )
+    assert list(query.obs["slce"].cat.categories) == ["B", "NK", "T"]
+    distances = np.linalg.norm(
+        expected.transform(seen)[:, None] - expected.transform(expected.centroids), axis=2
+    )
+    np.testing.assert_allclose(query.obs["slce_distance"], distances.min(axis=1), atol=1e-9)
+
+
+def test_missing_genes_count_as_the_mean_and_are_reported():
+    reference = cells()
+    slce(reference)
+    query = cells()[:, [g for g in range(D) if g not in (3, 7)]].copy()
+    with pytest.warns(UserWarning, match="2 of the 12 features .*gene3, gene7.*mean"):
+        transform(query, reference)
+    filled = X.copy()
+    filled[:, [3, 7]] = X.mean(axis=0)[[3, 7]]
+    expected = slce_xp.fit(X, NAMES).transform(filled)
+    np.testing.assert_allclose(query.obsm["X_slce"], expected, atol=1e-10)
+    with pytest.raises(ValueError, match=r"at least 90% of the 12 .*2 are missing, such as gene3"):
+        predict(query, reference, max_missing=0.1)
+    query = cells()
+    query.var_names = ["gene0"] * D
+    with pytest.raises(ValueError, match="each feature once; gene0 occur"):
+        transform(query, reference)
+    with pytest.raises(KeyError, match=r"under key='other'; it has models under 'slce'"):
+        transform(cells(), reference, key="other")
 
 
 # ---------------------------------------------------------------- other places

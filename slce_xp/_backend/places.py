@@ -277,7 +277,19 @@ def is_sparse(x: object) -> bool:
 
 
 def has_csr(x: object) -> bool:
-    return type(x).__module__.startswith(("scipy.sparse", "cupyx.scipy.sparse"))
+    """Whether `x` is a sparse matrix of SciPy or CuPy."""
+    return _sparse_class(x) is not None
+
+
+def plain_sparse(x: Any) -> Any:
+    """The same values without a subclass, which may slice in its own way as AnnData's views do."""
+    kind = _sparse_class(x)
+    return x if kind is None or kind is type(x) else kind(x)
+
+
+def _sparse_class(x: object) -> Any:
+    libraries = ("scipy.sparse", "cupyx.scipy.sparse")
+    return next((kind for kind in type(x).__mro__ if kind.__module__.startswith(libraries)), None)
 
 
 class Matrix:

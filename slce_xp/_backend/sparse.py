@@ -12,7 +12,7 @@ import array_api_compat as compat
 import numpy as np
 
 from .._errors import wrong_type
-from .places import NUMPY, Array, Matrix, Place, has_csr, place_of, place_of_sparse
+from .places import NUMPY, Array, Matrix, Place, has_csr, place_of, place_of_sparse, plain_sparse
 from .transfer import from_host, move, to_host
 
 
@@ -64,7 +64,7 @@ class Sparse(Matrix):
     """
 
     def __init__(self, matrix: Any) -> None:
-        self._given = matrix
+        self._given = plain_sparse(matrix)
 
     @cached_property
     def _matrix(self) -> Any:
