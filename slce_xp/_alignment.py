@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import warnings
 from typing import Any
 
 import numpy as np
 
 from slce_xp import _backend
-from slce_xp._errors import caller_level, invalid
+from slce_xp._errors import invalid, warn
 from slce_xp._model import Model
 
 # Arrays of a model with one column per feature.
@@ -52,10 +51,9 @@ def aligned(model: Model, names: Any, most_missing: float) -> tuple[Model, int]:
             "name features alike, or raise max_missing",
         )
     if missing:
-        warnings.warn(
+        warn(
             f"{missing} of the {model.n_features} features of the model are missing, such as "
-            f"{', '.join(lost[:3])}; they count as the mean of the model",
-            stacklevel=caller_level(),
+            f"{', '.join(lost[:3])}; they count as the mean of the model"
         )
     place = _backend.place_of(model.components)
     index = _backend.from_host(np.maximum(own, 0), place)

@@ -1,6 +1,7 @@
 """Snippets of the README and the guides run in order and print what is shown."""
 
 import contextlib
+import doctest
 import io
 import itertools
 import os
@@ -93,6 +94,19 @@ def test_every_page_with_snippets_is_run():
     assert with_python == set(NEEDED)
     commands = {page.stem for page in PAGES for _, code in blocks(page) if code[:8] == "slce-xp "}
     assert commands == {"command"}
+
+
+# Pages that are sessions, with what is printed behind each line.
+SESSIONS = [page for page in PAGES if "```pycon" in page.read_text(encoding="utf-8")]
+
+
+@pytest.mark.parametrize("page", SESSIONS, ids=stem)
+def test_sessions_print_what_is_shown(page):
+    if "anndata" in page.read_text(encoding="utf-8"):
+        pytest.importorskip("anndata")
+    failed, tried = doctest.testfile(str(page), module_relative=False, encoding="utf-8")
+    assert tried > 0
+    assert failed == 0
 
 
 def test_readme_is_short():

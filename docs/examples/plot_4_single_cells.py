@@ -16,7 +16,7 @@ import numpy as np
 import scanpy as sc
 from scipy import sparse
 from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import balanced_accuracy_score
+from sklearn.metrics import accuracy_score, balanced_accuracy_score
 from sklearn.neighbors import KNeighborsClassifier
 
 import slce_xp.anndata
@@ -86,9 +86,8 @@ print(query.obs[columns].head())
 
 fig, axes = plt.subplots(1, 2, figsize=(11, 4.5), layout="constrained")
 for ax, dims in zip(axes, [(0, 1), (2, 3)], strict=True):
-    sc.pl.embedding(
-        query, "X_slce", color="cell_type", dimensions=dims, ax=ax, show=False, size=50
-    )
+    options = {"color": "cell_type", "size": 50, "show": False}
+    sc.pl.embedding(query, "X_slce", dimensions=dims, ax=ax, **options)
     ax.set_title(f"query cells, components {dims[0] + 1} and {dims[1] + 1}")
 axes[0].get_legend().remove()
 
@@ -101,13 +100,15 @@ axes[0].get_legend().remove()
 # few cells.
 
 
-def scores(predicted, actual=query.obs["cell_type"]):
-    accuracy = np.mean(np.asarray(predicted) == actual)
-    return f"{accuracy:.1%} accuracy, {balanced_accuracy_score(actual, predicted):.1%} balanced"
+def scores(predicted):
+    """Accuracy and balanced accuracy on the query."""
+    actual = query.obs["cell_type"]
+    accuracy = accuracy_score(actual, predicted)
+    balanced = balanced_accuracy_score(actual, predicted)
+    return f"{accuracy:.1%} accuracy, {balanced:.1%} balanced"
 
 
-ours = query.obs["predicted"].astype(str)
-print(f"SLCE, separation            {scores(ours)}")
+print(f"SLCE, separation            {scores(query.obs['predicted'].astype(str))}")
 
 train, y = reference[:, query.var_names].copy(), reference.obs["cell_type"]
 sc.pp.pca(train, n_comps=30)
