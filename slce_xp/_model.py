@@ -739,6 +739,10 @@ class Model:
         ['high' 'low'] [[0.5   0.5  ]
          [0.004 0.996]]
         """
+        return self._probabilities(self._embedded_to_classify(X, batch))
+
+    def _probabilities(self, embedded: Array) -> Array:
+        """The probability of each class for embedded samples, (n, k) ↦ (n, K)."""
         spread = self.spread
         if spread is None or not math.isfinite(spread):
             raise invalid(
@@ -748,7 +752,6 @@ class Model:
                 "out of range. Fit all samples at once, or scale X",
             )
         xp, _ = self._place
-        embedded = self._embedded_to_classify(X, batch)
         with _backend.computing(self._place):
             odds = xp.exp(self._log_odds(self._scores(embedded)))
             shares = odds / xp.sum(odds, axis=1, keepdims=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -30,6 +29,7 @@ def slce(
     layer: str | None = None,
     obsm: str | None = None,
     mask_var: Any = _DEFAULT,
+    batch_key: str | None = None,
     random_state: Any = 0,
     key_added: str | None = None,
     copy: bool = False,
@@ -62,6 +62,9 @@ def slce(
         The genes to use: a column of `adata.var`, or a mask. None: all. By default those that
         `adata.var["highly_variable"]` marks, if that column exists. The loadings of other genes are
         zero.
+    batch_key : str, optional
+        A column of `adata.obs` with batches, whose additive effects are removed: see `batch` of
+        `slce_xp.fit`.
     random_state : int, numpy.random.RandomState, numpy.random.Generator or None
         As for `slce_xp.fit`; a generator draws a seed.
     key_added : str, optional
@@ -107,15 +110,17 @@ def slce(
     X = _matrix(adata, layer, obsm)
     genes, mask_name = (None, None) if obsm is not None else _genes(adata, mask_var)
     used = _used(X, genes)
+    batch = _batch(adata, batch_key)
     has_plane = fit_options.get("criterion") != "separation" and used.shape[1] > 1
     k = 2 if n_comps is None and has_plane and values.nunique() == 2 else n_comps
     with warnings.catch_warnings():
         if k != n_comps:  # the second component is to plot the first against
             warnings.filterwarnings("ignore", "n_components=2 was asked for")
-        model = fit(used, values, k, random_state=_seed(random_state), **fit_options)
+        seed = _seed(random_state)
+        model = fit(used, values, k, batch=batch, random_state=seed, **fit_options)
     # CuPy's arrays, dense and sparse, have `get`; any other X is on the host.
     model = model if hasattr(used, "get") else model.to("numpy")
-    embedding = _of_rows(model.transform, used, model.n_components)
+    embedding = _embedding(model, used, batch)
     model = model.to("numpy")
     if obsm is None:
         names = adata.var_names if genes is None else adata.var_names[genes]
@@ -129,7 +134,7 @@ def slce(
         loadings[slice(None) if genes is None else genes] = model.components.T
         target.varm[keys[1]] = loadings
     params = {"labels": labels, "n_comps": n_comps, "layer": layer, "obsm": obsm}
-    params |= {"mask_var": mask_name, **fit_options}
+    params |= {"mask_var": mask_name, "batch_key": batch_key, **fit_options}
     target.uns[keys[2]] = _facts(model, params)
     found = [target] * copy + [model] * return_info
     return tuple(found) if len(found) == 2 else found[0] if found else None
@@ -141,6 +146,7 @@ def transform(
     *,
     key: str | None = None,
     layer: str | None = None,
+    batch_key: str | None = None,
     max_missing: float = 0.2,
     key_added: str | None = None,
     copy: bool = False,
@@ -160,6 +166,9 @@ def transform(
         The `key_added` of that call.
     layer : str, optional
         A layer of the query instead of its X.
+    batch_key : str, optional
+        The column of `query.obs` with batches, if the reference was fitted with some. Cells of
+        other batches than its own are not corrected, with a warning.
     max_missing : float
         The largest share of the reference's genes that the query may lack.
     key_added : str, optional
@@ -186,7 +195,8 @@ def transform(
     """
     model, X = _applied(query, reference, key, layer, max_missing, copy)
     target = query.copy() if copy else query
-    target.obsm[key_added or "X_slce"] = _of_rows(model.transform, X, model.n_components)
+    embedding = _embedding(model, X, _batch(query, batch_key))
+    target.obsm[key_added or "X_slce"] = embedding
     return target if copy else None
 
 
@@ -196,6 +206,7 @@ def predict(
     *,
     key: str | None = None,
     layer: str | None = None,
+    batch_key: str | None = None,
     max_missing: float = 0.2,
     key_added: str = "slce",
     copy: bool = False,
@@ -215,6 +226,9 @@ def predict(
         The `key_added` of that call.
     layer : str, optional
         A layer of the query instead of its X.
+    batch_key : str, optional
+        The column of `query.obs` with batches, if the reference was fitted with some. Cells of
+        other batches than its own are not corrected, with a warning.
     max_missing : float
         The largest share of the reference's genes that the query may lack.
     key_added : str
@@ -250,9 +264,9 @@ def predict(
     import pandas as pd  # comes with anndata
 
     model, X = _applied(query, reference, key, layer, max_missing, copy)
-    embedding = _of_rows(model.transform, X, model.n_components)
-    centres = _backend.to_host(model.transform(model.centroids))
-    probabilities = _of_rows(model.predict_proba, X, len(model.classes))
+    embedding = _embedding(model, X, _batch(query, batch_key))
+    probabilities = model._probabilities(embedding)
+    centres = model._embedded(model._place.xp, model.centroids)
     nearest = [np.linalg.norm(embedding - centre, axis=1) for centre in centres]
     target = query.copy() if copy else query
     target.obs[key_added] = pd.Categorical.from_codes(
@@ -443,13 +457,20 @@ def _storable(params: dict[str, Any]) -> dict[str, Any]:
     return {name: p for name, p in params.items() if isinstance(p, (str, bool, int, float))}
 
 
-def _of_rows(function: Callable[[Any], Any], X: Any, width: int) -> np.ndarray:
-    """What a function of rows returns, shape (n, width), on the host."""
-    if _backend.is_dask(X):
-        X = X.rechunk({1: -1})
-        chunks = (X.chunks[0], (width,))
-        return np.asarray(X.map_blocks(function, chunks=chunks, meta=np.empty((0, 0))).compute())
-    return _backend.to_host(function(X))
+def _embedding(model: Model, X: Any, batch: Any) -> np.ndarray:
+    """The embedding on the host, of the chunks of a Dask array, too."""
+    embedding = model.transform(X, batch=batch)
+    return _backend.to_host(embedding.compute() if _backend.is_dask(X) else embedding)
+
+
+def _batch(adata: Any, batch_key: str | None) -> Any:
+    if batch_key is None:
+        return None
+    if batch_key not in adata.obs.columns:
+        known = ", ".join(map(repr, adata.obs.columns)) or "none"
+        message = f"batch_key must name a column of obs ({known}); got {batch_key!r}"
+        raise naming("batch_key", KeyError(message))
+    return adata.obs[batch_key]
 
 
 def _seed(random_state: Any) -> Any:

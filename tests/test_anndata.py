@@ -457,6 +457,25 @@ def test_labels_are_transferred_by_gene_names(kind, criterion, tmp_path):
     np.testing.assert_allclose(query.obs["slce_distance"], distances.min(axis=1), atol=1e-9)
 
 
+@pytest.mark.parametrize("kind", ["dense", "dask"])
+def test_batches_of_reference_and_query(kind):
+    batch = np.where(np.arange(N) % 3 == 0, "day 1", "day 2")
+    shifted = X + 3.0 * (batch == "day 1")[:, None]
+    reference = cells(shifted, batch=batch)
+    slce(reference, batch_key="batch")
+    expected = slce_xp.fit(shifted, NAMES, batch=batch)
+    embedding = expected.transform(shifted, batch=batch)
+    np.testing.assert_allclose(reference.obsm["X_slce"], embedding, atol=1e-9)
+    query = cells(KINDS[kind](shifted), batch=batch)[10:70].copy()
+    predict(query, reference, batch_key="batch")
+    found = expected.predict_proba(shifted[10:70], batch=batch[10:70])
+    np.testing.assert_allclose(query.obsm["slce_probabilities"], found, atol=1e-9)
+    with pytest.raises(ValueError, match="batch must name"):
+        predict(query, reference)
+    with pytest.raises(KeyError, match=r"batch_key must name a column of obs \('cell_type', 'ba"):
+        slce(reference, batch_key="day")
+
+
 def test_missing_genes_count_as_the_mean_and_are_reported():
     reference = cells()
     slce(reference)
