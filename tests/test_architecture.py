@@ -29,6 +29,7 @@ ROOMS = [
         "_summary",
         "_model",
         "_load",
+        "_alignment",
         "_warnings",
         "_make_plan",
         "_make_model",
