@@ -30,7 +30,7 @@ def aligned(model: Model, names: Any, most_missing: float) -> tuple[Model, int]:
     most_missing : float
         The largest share of the model's features that may be missing.
     """
-    features = [] if model.feature_names is None else model.feature_names.tolist()
+    features = [] if model.feature_names is None else list(map(str, model.feature_names))
     known = {name: j for j, name in enumerate(features)}
     own = np.array([known.get(str(name), -1) for name in names], dtype=np.int64)
     found, counts = np.unique(own[own >= 0], return_counts=True)

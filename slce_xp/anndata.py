@@ -261,17 +261,15 @@ def predict(
     >>> list(query.obs["slce"])
     ['B', 'NK', 'T']
     """
-    import pandas as pd  # comes with anndata
-
     model, X = _applied(query, reference, key, layer, max_missing, copy)
     embedding = _embedding(model, X, _batch(query, batch_key))
     probabilities = model._probabilities(embedding)
     centres = model._embedded(model._place.xp, model.centroids)
     nearest = [np.linalg.norm(embedding - centre, axis=1) for centre in centres]
     target = query.copy() if copy else query
-    target.obs[key_added] = pd.Categorical.from_codes(
-        probabilities.argmax(axis=1), categories=model.classes
-    )
+    target.obs[key_added] = model.classes[probabilities.argmax(axis=1)]
+    labels = target.obs[key_added].astype("category")
+    target.obs[key_added] = labels.cat.set_categories(model.classes)
     target.obs[f"{key_added}_probability"] = probabilities.max(axis=1)
     target.obs[f"{key_added}_distance"] = np.min(nearest, axis=0)
     target.obsm[f"{key_added}_probabilities"] = probabilities
@@ -568,7 +566,7 @@ def _genes(adata: Any, mask_var: Any) -> tuple[np.ndarray | None, str | None]:
             raise naming("mask_var", KeyError(message))
         mask_var = adata.var[name].to_numpy()
     mask = np.asarray(mask_var)
-    if mask.shape != (adata.shape[1],) or not all(v is True or v is False for v in mask.tolist()):
+    if mask.shape != (adata.shape[1],) or not all(isinstance(v, (bool, np.bool_)) for v in mask):
         raise invalid(
             "mask_var",
             f"mask_var must be True or False for each of the {adata.shape[1]} genes; got "
