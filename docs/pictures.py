@@ -15,43 +15,57 @@ import numpy as np
 from matplotlib.figure import Figure
 from PIL import Image
 from sklearn.datasets import load_digits, load_wine
-from sklearn.decomposition import PCA
-from sklearn.model_selection import train_test_split
-from sklearn.neighbors import KNeighborsClassifier
 from sklearn.preprocessing import scale
 
 import slce_xp
 import slce_xp.plot
 
 WIDTH = 10  # inches of 120 pixels
-DIGITS = (3, 6, 9)  # of all triples those for which SLCE gains most over PCA, as the README says
+# The cultivars of the three classes, by Forina et al. (1986): of 59, 71 and 48 wines.
+CULTIVARS = np.array(["Barolo", "Grignolino", "Barbera"])
+
+
+def wine() -> tuple[np.ndarray, np.ndarray, list[str]]:
+    """Return standardised measurements of wines, their cultivars, and names of measurements."""
+    found = load_wine()
+    names = [name.replace("_", " ") for name in found.feature_names]
+    names = [name.replace("od280/od315 of diluted wines", "OD 280/315") for name in names]
+    return scale(found.data), CULTIVARS[found.target], names
 
 
 def embedding() -> Figure:
-    """Draw three digits that PCA mixes, by SLCE and by PCA."""
-    X, y = load_digits(return_X_y=True)
-    chosen = np.isin(y, DIGITS)
-    X, y = X[chosen], y[chosen]
-    split = train_test_split(X, y, test_size=0.3, random_state=0, stratify=y)
-    X_train, X_test, y_train, y_test = split
-    methods = {"SLCE": slce_xp.fit(X_train, y_train, 2), "PCA": PCA(2).fit(X_train)}
+    """Draw wines out of fold, and which measurements tell the cultivars apart."""
+    X, y, names = wine()
     figure = Figure((WIDTH, 4.4), layout="constrained")
-    for ax, (name, method) in zip(figure.subplots(1, 2), methods.items(), strict=True):
-        train, test = method.transform(X_train), method.transform(X_test)
-        slce_xp.plot.points(train, y_train, Z_test=test, y_test=y_test, ax=ax)
-        score = KNeighborsClassifier(5).fit(train, y_train).score(test, y_test)
-        ax.set_title(f"{name}: 5-NN gets {100 * score:.0f} % of the test digits right")
-    figure.suptitle("Handwritten digits 3, 6 and 9, from 64 to 2 dimensions")
+    left, right = figure.subplots(1, 2)
+    slce_xp.plot.embedding(X, y, arrows=5, names=names, ax=left)
+    found = slce_xp.importance_interval(X, y)
+    slce_xp.plot.importance(found, names, ax=right)
+    right.set_title("which measurements, and how sure", size="medium")
+    return figure
+
+
+def honesty() -> Figure:
+    """Draw random labels as a fit shows them, and out of fold."""
+    X = np.random.default_rng(0).normal(size=(60, 500))
+    y = np.repeat(["control", "drug A", "drug B"], 20)
+    figure = Figure((WIDTH, 4.0), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    slce_xp.plot.embedding(slce_xp.fit(X, y), X, y, ax=left)
+    slce_xp.plot.embedding(X, y, ax=right)
+    left.set_title("plot.embedding(model, X, y)\n" + left.get_title(), size="medium")
+    right.set_title("plot.embedding(X, y)\n" + right.get_title().split("\n")[0], size="medium")
+    figure.suptitle("60 samples of 500 random numbers, with labels that mean nothing")
     return figure
 
 
 def spectrum() -> Figure:
     """Draw the eigenvalues and the loss of more components than lower the loss."""
-    wine = load_wine()
+    X, y, _ = wine()
     with warnings.catch_warnings():
         # The plot shows that not all of them lower the loss.
         warnings.filterwarnings("ignore", message="n_components=")
-        model = slce_xp.fit(scale(wine.data), wine.target, 8)
+        model = slce_xp.fit(X, y, 8)
     figure = Figure((WIDTH, 3.8), layout="constrained")
     left, right = figure.subplots(1, 2)
     slce_xp.plot.spectrum(model, left).set_title("plot.spectrum(model)")
@@ -62,16 +76,14 @@ def spectrum() -> Figure:
 def loadings() -> Figure:
     """Draw components of images as images, and loadings of named measurements."""
     digits = slce_xp.fit(*load_digits(return_X_y=True))
-    wine = load_wine()
-    cultivars = slce_xp.fit(scale(wine.data), wine.target)
+    X, y, names = wine()
     figure = Figure((WIDTH, 3.9), layout="constrained")
     left, right = figure.subfigures(1, 2, width_ratios=(2, 3))
     axes = left.subplots(2, 3)
     slce_xp.plot.loadings(digits, shape=(8, 8), components=range(6), axes=axes)
     left.suptitle("digits: plot.loadings(model, shape=(8, 8))", size="medium")
     axes = right.subplots(1, 2)
-    names = [name.replace("_", " ") for name in wine.feature_names]
-    slce_xp.plot.loadings(cultivars, names, top=8, axes=axes)
+    slce_xp.plot.loadings(slce_xp.fit(X, y), names, top=8, axes=axes)
     right.suptitle("wine, scaled: plot.loadings(model, names, top=8)", size="medium")
     return figure
 
@@ -90,7 +102,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--output", type=Path, default=default, help="a folder (docs/images)")
     output = parser.parse_args(argv).output
     output.mkdir(parents=True, exist_ok=True)
-    for draw in (embedding, spectrum, loadings):
+    for draw in (embedding, honesty, spectrum, loadings):
         path = output / f"{draw.__name__}.png"
         save(draw(), path)
         print(f"wrote {path}, {path.stat().st_size / 1000:.0f} kB")

@@ -535,13 +535,3 @@ def test_plan_of_data_larger_than_memory(tmp_path):
     assert "does not fit into 16 GB" in text
     text = works(tmp_path, *call, "--machine-memory", "500GB")
     assert "advice  memory: X and the fit take 160 GB of 500 GB" in text
-
-
-def test_demo_states_that_its_digits_were_selected(tmp_path):
-    pytest.importorskip("matplotlib")
-    text = works(tmp_path, "demo")
-    assert "digits 3, 6 and 9, chosen because SLCE gains most over PCA on them" in text
-    slce_share, pca_share = map(
-        float, re.search(r"2 dim.*SLCE ([\d.]+)%, PCA ([\d.]+)%", text).groups()
-    )
-    assert slce_share > pca_share + 20

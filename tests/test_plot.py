@@ -786,7 +786,7 @@ def test_demo_writes_a_plot(tmp_path, capsys):
 
     demo.main(["--output", str(tmp_path / "demo.png")])
     assert "wrote" in capsys.readouterr().out
-    assert plt.imread(tmp_path / "demo.png").shape == (600, 1320, 4)
+    assert plt.imread(tmp_path / "demo.png").shape == (600, 840, 4)
     assert plt.get_fignums() == []
 
 

@@ -57,7 +57,7 @@ def name_groups(
     spread = [ax.transData.transform(Z[:: -(-len(Z) // PER_CLASS)]) for Z in shown]
     room = ax.get_window_extent()
     places = None
-    if max(size[0] for size in sizes.values()) < room.width / 4:  # longer names hide too much
+    if max(size[0] for size in sizes.values()) < room.width / 3:  # longer names hide too much
         places = _places(centres, sizes, spread, np.array([room.min, room.max]))
     for code, text in texts.items():
         if places is None:

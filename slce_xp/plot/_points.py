@@ -224,8 +224,9 @@ def _name(
     colours = [*groups.colours, *[GREY] * len(tips)]
     if name_groups(ax, clouds | of_arrows, names, colours, outlines):
         return True
-    name_groups(ax, of_arrows, names, colours, [])
-    return False
+    for name, tip in tips.items():
+        ax.annotate(name, tip, size="small", ha="center", va="bottom", parse_math=False)
+    return bool(tips) and name_groups(ax, clouds, names, colours, outlines)
 
 
 def _name_rows(ax: Axes, groups: Groups, used: np.ndarray) -> None:
