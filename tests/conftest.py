@@ -2,7 +2,9 @@
 
 import collections
 import contextlib
+import importlib.util
 import os
+import re
 import signal
 from dataclasses import dataclass, field
 
@@ -236,6 +238,46 @@ def load_set(folder, name):
         pytest.skip(f"{name}.npz is not in SLCE_XP_DATA")
     with np.load(path, allow_pickle=False) as file:
         return file["X"], file["y"]
+
+
+# ---------------------------------------------------------------- packages that are not here
+
+# `pytest` runs what it can: who has only the package and pytest sees the rest skipped.
+OPTIONAL = {
+    *("anndata", "array_api_strict", "cupy", "dask", "distributed", "dpctl", "dpnp", "h5py"),
+    *("hypothesis", "jax", "joblib", "matplotlib", "openpyxl", "pandas", "plotly", "polars", "pyarrow"),
+    *("sklearn", "torch", "tqdm", "zarr"),
+}
+
+
+def missing_package(message):
+    """The optional package whose absence a message reports, if it is absent; None otherwise."""
+    found = re.search(r"No module named '(\w+)", message)
+    is_missing = found and found[1] in OPTIONAL and not importlib.util.find_spec(found[1])
+    return found[1] if is_missing else None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector):
+    """Skip a file that imports a package which is not installed."""
+    report = yield
+    name = missing_package(str(report.longrepr)) if report.failed else None
+    if name:
+        report.outcome = "skipped"
+        report.longrepr = (str(collector.path), 0, f"Skipped: {name} is not installed")
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call(pyfuncitem):
+    """Skip a test that imports one."""
+    try:
+        return (yield)
+    except ImportError as error:
+        name = missing_package(str(error))
+        if name:
+            pytest.skip(f"{name} is not installed")
+        raise
 
 
 # ---------------------------------------------------------------- summary

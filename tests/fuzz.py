@@ -486,7 +486,7 @@ FAMILIES = [
 ]
 
 KINDS = {"C": 50, "F": 10, "csr": 12, "rows": 10, "batches": 12, "torch": 3, "strict": 2, "dask": 1}
-MODULES = {"torch": "torch", "strict": "array_api_strict", "dask": "dask"}
+MODULES = {"torch": "torch", "strict": "array_api_strict", "dask": "dask", "batches": "sklearn"}
 
 
 def make_problem(seed, family=None):

@@ -185,6 +185,23 @@ def test_eigenpairs_equal_those_of_fit_bitwise(form):
         np.testing.assert_array_equal(found.components, model.components)
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x, codes, weights: core.class_sums(x, codes, 3, weights=weights),
+        lambda x, codes, weights: core.class_moments(x, codes, 3, weights=weights),
+        lambda x, codes, weights: core.eigenpairs(x, codes, 3, 2, weights=weights),
+        lambda x, codes, weights: core.separating_components(x, codes, 3, 2, weights=weights),
+    ],
+)
+def test_nothing_that_is_given_is_changed(call):
+    given = (*oracle.blobs(90, 6, 3, seed=4), np.linspace(20.0, 90.0, 90))
+    before = [values.copy() for values in given]
+    call(*given)
+    for values, copy in zip(given, before, strict=True):
+        np.testing.assert_array_equal(values, copy)
+
+
 def test_eigenpairs_beyond_the_positive_ones_come_from_a_dense_form():
     X, y = oracle.blobs(200, 20, 3, seed=5)
     found = core.eigenpairs(X, y, 3, 6, form="krylov")

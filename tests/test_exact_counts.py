@@ -7,6 +7,7 @@ import pytest
 import scipy.sparse as sp
 
 import slce_xp
+from slce_xp.core._solution import of_whole_spectrum
 
 # Components of no use come with a warning.
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -121,3 +122,10 @@ def test_exact_count_itself():
         assert found == (values > 1e-9).sum()
         found = count_above([[Fraction(int(x)) for x in row] for row in matrix], 0.5)
         assert found == (values > 0.5).sum()
+
+
+def test_eigenvalues_within_rounding_of_the_level_are_left_open():
+    values = np.array([9.0, 2.5, 1.5, 0.5])  # the level is 2, and rounding 1
+    found = of_whole_spectrum(values, np.eye(4), 1.0, most=4, following=-np.inf)
+    assert (found.zero_level, found.n_positive) == (2.0, (1, 3))
+    assert of_whole_spectrum(values, np.eye(4), 1.0, most=2, following=0.0).n_positive == (1, 2)

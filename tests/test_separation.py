@@ -794,6 +794,7 @@ def test_missing_values_are_not_classified():
 
 
 def test_the_command_fits_and_predicts(tmp_path):
+    pytest.importorskip("pandas")
     X, y = problem(90, 5, 3)
     names = np.array(["one", "two", "three"])[y]
     lines = [f"{','.join(map(str, row))},{name}" for row, name in zip(X, names, strict=True)]

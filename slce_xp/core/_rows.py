@@ -373,9 +373,11 @@ def even_slices(length: int, step: int) -> Iterator[slice]:
 
 def _slices_of_even_size(n: int, size: Callable[[int], int], most: int) -> Iterator[slice]:
     """Slices of n rows, each of at most `most` and one row more; `size` is that of the first i."""
-    parts = min(n, max(1, -(-size(n) // most)))
-    if parts <= 1:
+    parts = max(1, -(-size(n) // most))
+    if parts == 1:
         return iter((slice(0, n),))
+    if parts >= n:
+        return (slice(i, i + 1) for i in range(n))
     targets = (size(n) * i // parts for i in range(1, parts))
     edges = sorted({0, n, *(bisect.bisect_left(range(n), t, key=size) for t in targets)})
     return (slice(a, b) for a, b in itertools.pairwise(edges))
