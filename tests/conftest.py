@@ -268,16 +268,22 @@ def pytest_make_collect_report(collector):
     return report
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_pyfunc_call(pyfuncitem):
-    """Skip a test that imports one."""
-    try:
-        return (yield)
-    except ImportError as error:
-        name = missing_package(str(error))
-        if name:
-            pytest.skip(f"{name} is not installed")
-        raise
+def skip_without_packages(item):
+    """Skip a test, or the example of a docstring, that imports one."""
+    run = item.runtest
+
+    def runtest():
+        try:
+            run()
+        except Exception as error:
+            first = getattr(error, "failures", [error])[0]  # of an example
+            cause = getattr(first, "exc_info", (None, error))[1]
+            name = missing_package(str(cause)) if isinstance(cause, ImportError) else None
+            if name:
+                pytest.skip(f"{name} is not installed")
+            raise
+
+    item.runtest = runtest
 
 
 # ---------------------------------------------------------------- summary
@@ -287,6 +293,7 @@ def pytest_pyfunc_call(pyfuncitem):
 def pytest_collection_modifyitems(config, items):
     in_groups = config.pluginmanager.hasplugin("xdist")
     for item in items:
+        skip_without_packages(item)
         if in_groups and "jax" in item.nodeid:  # one process compiles for all of them
             item.add_marker(pytest.mark.xdist_group("jax"))
         params = item.callspec.params if hasattr(item, "callspec") else {}
