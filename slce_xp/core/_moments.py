@@ -460,7 +460,9 @@ def _probed_frame(rows: Rows, is_shifted: bool, second: bool) -> Frame:
     probe = rows.probe(PROBE_ROWS)
     centre = xp.mean(probe, axis=0)
     if rows.is_ready and not second:
-        square, whole = read(xp.sum(centre * centre), xp.sum(probe * probe))
+        size = xp.max(xp.abs(probe))  # relative to it, squares are in range
+        size = xp.where(size > 0.0, size, xp.ones_like(size))
+        square, whole = read(xp.sum((centre / size) ** 2), xp.sum((probe / size) ** 2))
         if (NEAR + 1.0) * square < NEAR * whole / probe.shape[0]:
             return Frame(1.0, zero, shifts_products=True)
     return Frame(1.0, centre)
