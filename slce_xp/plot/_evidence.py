@@ -103,5 +103,7 @@ def importance(
     ax.axvline(1, color=GREY, linestyle="--")
     square = MARKERS.index("s")
     shown = [(groups.names[j], groups.colours[j], square, True) for j in np.unique(highest)]
-    legend(ax, shown, title="highest in", loc="lower right")
+    legend(
+        ax, shown, title="highest in", loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False
+    )
     return ax
