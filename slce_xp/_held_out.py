@@ -89,8 +89,8 @@ def held_out(
         place = _backend.place_of(embedded)
         with _backend.computing(place):
             part = place.xp.take(embedded, _backend.from_host(held, place), axis=0)
-            likely = one._scores(part)
-            found = _backend.read(embedded, likely, one._log_odds(likely))
+            likely = dataclasses.replace(one, log_odds=model.log_odds)._scores(part)
+            found = _backend.read(embedded, likely, one._log_odds(place.xp, likely))
         yield Held(found[0], found[1].argmax(axis=1), found[2])
 
 

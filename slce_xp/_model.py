@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import os
 from collections.abc import Callable
@@ -375,7 +376,7 @@ class Model:
     def __str__(self) -> str:
         return _summary.summary(self)
 
-    @property
+    @functools.cached_property
     def spread(self) -> float | None:
         r"""The standard deviation of samples about the centroids of their classes, a float.
 
@@ -394,22 +395,19 @@ class Model:
         >>> round(slce_xp.fit([[0.0], [4.0], [5.0], [9.0]], [0, 0, 1, 1]).spread, 6)
         2.0
         """
-        if self.criterion == "separation":
-            return 1.0
-        if self._spread is not None or self.n_unlabeled:
-            return self._spread
+        if not self._has_spread:
+            return None
         with _backend.computing(self._place):
-            means = self._embedded(self._place.xp, self.centroids)
-            means, weights, values = _backend.read(means, self.weights, self.eigenvalues)
-        # In a unit of its own, in which squares are in range.
-        unit = float(np.abs(means).max(initial=0.0))
-        if not unit:
-            return 0.0
-        between = float(weights @ np.square(means / unit, dtype=np.float64).sum(axis=1))
-        within = between - float((values / unit / unit).sum(dtype=np.float64))
-        least = float(np.finfo(values.dtype).eps) * between
-        k, weight = self.n_components, float(weights.sum(dtype=np.float64))
-        return unit * math.sqrt(max(within, least) / (k * weight))
+            means, unit = self._class_means(self._place.xp, _backend.longest_float(self._place))
+            variance, length = map(float, _backend.read(self._variance(means, unit), unit))
+        # Eigenvalues beyond the range of numbers are infinite or zero.
+        info = np.finfo(_backend.dtype_name(means.dtype))
+        in_range = info.tiny < length**2 < info.max / self.n_samples
+        return length * math.sqrt(variance) if in_range else math.nan
+
+    @property
+    def _has_spread(self) -> bool:
+        return self.criterion == "separation" or self._spread is not None or not self.n_unlabeled
 
     def _repr_html_(self) -> str:
         return _html.table(str(self))
@@ -565,6 +563,33 @@ class Model:
 
         return shifted
 
+    def affine(self) -> tuple[Array, Array]:
+        r"""Return the embedding as one affine map, for use without this package.
+
+        .. math:: z = x W^T + b
+
+        Columns need not be scaled first: `scale` is part of W. Far from the origin `transform`,
+        which subtracts the mean first, has more digits. If the model has `batches`, subtract the
+        row of `batch_shifts` of the batch of x.
+
+        Returns
+        -------
+        W : array, shape (k, d)
+        b : array, shape (k,)
+
+        Examples
+        --------
+        >>> import numpy as np, slce_xp
+        >>> X = np.array([[0.0, 1.0], [1.0, 1.0], [5.0, 0.0], [6.0, 0.0]])
+        >>> model = slce_xp.fit(X, [0, 0, 1, 1])
+        >>> W, b = model.affine()
+        >>> np.allclose(X @ W.T + b, model.transform(X))
+        True
+        """
+        with _backend.computing(self._place):
+            axes, mean = self._axes(self._place.xp, self.mean.dtype)
+            return axes.T, -(mean @ axes)
+
     def _embedding(self, dtype: Any, is_sparse: bool) -> Callable[[Array], Array]:
         """Return the function that embeds rows of X of a dtype."""
         xp, _ = self._place
@@ -678,7 +703,7 @@ class Model:
 
     # ------------------------------------------------------------ classes
 
-    def predict(self, X: Any, batch: Any = None) -> np.ndarray:
+    def predict(self, X: Any, batch: Any = None) -> Any:
         """Classify samples.
 
         The most probable class, see `predict_proba`: for criterion "centroid" that of the nearest
@@ -694,7 +719,8 @@ class Model:
         Returns
         -------
         numpy.ndarray, shape (n,)
-            Labels, of `classes`.
+            Labels, of `classes`. Compiled, by ``torch.export`` or ``jax.jit``, an array of labels,
+        which must be numbers; values of X are not checked.
 
         Examples
         --------
@@ -703,10 +729,23 @@ class Model:
         >>> model.predict([[0.7], [4.0]]).tolist()
         ['low', 'high']
         """
-        embedded = self._embedded_to_classify(X, batch)
+        if self._is_traced(X):
+            if self.classes.dtype.kind not in "biuf":
+                raise wrong_type(
+                    "X",
+                    "X must have values for labels that are not numbers; it is traced. Compile "
+                    "predict_proba, and take model.classes[probabilities.argmax(axis=1)] outside",
+                )
+            embedded = self.transform(X, batch=batch)
+            return self._call_traced(self._traced_labels, embedded, self.n_components, "Z")
+        scores = self._scores(self._embedded_to_classify(X, batch))
         with _backend.computing(self._place):
-            best = self._place.xp.argmax(self._scores(embedded), axis=1)
+            best = self._place.xp.argmax(scores, axis=1)
             return np.asarray(self.classes[_backend.to_host(best)])
+
+    def _traced_labels(self, xp: Any, embedded: Array) -> Array:
+        best = xp.argmax(self._likelihoods(xp, embedded), axis=1)
+        return xp.asarray(list(self.classes.astype(object)))[best]
 
     def predict_proba(self, X: Any, batch: Any = None) -> Array:
         r"""The probability of each class, if classes are Gaussians of one spread in the embedding.
@@ -729,7 +768,8 @@ class Model:
         Returns
         -------
         array, shape (n, K)
-            Rows sum to 1; columns are those of `classes`.
+            Rows sum to 1; columns are those of `classes`. Torch and JAX compile it; values of X are
+            not checked then.
 
         Examples
         --------
@@ -739,29 +779,36 @@ class Model:
         ['high' 'low'] [[0.5   0.5  ]
          [0.004 0.996]]
         """
+        if self._is_traced(X):
+            embedded = self.transform(X, batch=batch)
+            return self._call_traced(self._traced_shares, embedded, self.n_components, "Z")
         return self._probabilities(self._embedded_to_classify(X, batch))
 
     def _probabilities(self, embedded: Array) -> Array:
         """The probability of each class for embedded samples, (n, k) ↦ (n, K)."""
+        scores = self._scores(embedded)
         spread = self.spread
-        if spread is None or not math.isfinite(spread):
+        if spread is None or math.isnan(spread):
             raise invalid(
                 "spread",
-                "the spread within classes must be known and finite for probabilities; it is "
-                f"{spread}, as after batches with samples without a label, or if eigenvalues are "
-                "out of range. Fit all samples at once, or scale X",
+                "the spread within classes must be known for probabilities, which it is not after "
+                "batches with samples without a label, nor if squares of X are out of the range of "
+                "its dtype. Fit all samples at once, or scale X",
             )
-        xp, _ = self._place
         with _backend.computing(self._place):
-            odds = xp.exp(self._log_odds(self._scores(embedded)))
-            shares = odds / xp.sum(odds, axis=1, keepdims=True)
-            return xp.astype(shares, embedded.dtype, copy=False)
+            return self._shares(self._place.xp, scores, embedded.dtype)
 
-    def _log_odds(self, scores: Array) -> Array:
+    def _traced_shares(self, xp: Any, embedded: Array) -> Array:
+        return self._shares(xp, self._likelihoods(xp, embedded), embedded.dtype)
+
+    def _shares(self, xp: Any, scores: Array, dtype: Any) -> Array:
+        odds = xp.exp(self._log_odds(xp, scores))
+        return xp.astype(odds / xp.sum(odds, axis=1, keepdims=True), dtype, copy=False)
+
+    def _log_odds(self, xp: Any, scores: Array) -> Array:
         """Logarithms of the probabilities of classes relative to the most probable, (n, K)."""
-        scores = scores - self._place.xp.max(scores, axis=1, keepdims=True)
-        unit = self._class_means()[1] / (self.spread or 1.0)
-        return scores * (unit * unit / (self.temperature or 1.0))
+        scores = scores - xp.max(scores, axis=1, keepdims=True)
+        return scores / (self.temperature or 1.0)
 
     def _embedded_to_classify(self, X: Any, batch: Any) -> Array:
         if _backend.is_dask(X):
@@ -771,30 +818,15 @@ class Model:
                 "X.rechunk({1: -1}).map_blocks(model.predict, dtype=model.classes.dtype, "
                 "drop_axis=1)",
             )
-        if self._is_traced(X):
-            raise wrong_type(
-                "X",
-                "X must have values to be classified, to check that they are finite; it is traced. "
-                "Compile model.transform only",
-            )
         return self.transform(X, batch=batch)
 
     def _scores(self, embedded: Array) -> Array:
-        """Log-likelihoods of classes, up to a constant per sample, shape (n, K).
-
-        In units of the square of the length that `_class_means` returns.
-        """
-        means, unit = self._class_means()
-        xp, longest = self._place.xp, means.dtype
-        embedded = xp.astype(embedded, longest, copy=False) / unit
-        scores = embedded @ means.T - 0.5 * xp.sum(means * means, axis=1)
-        if self.criterion == "separation":
-            weights = xp.astype(self.weights, longest, copy=False)
-            scores = scores + xp.log(weights / xp.max(weights))
-        elif self.log_odds is not None and (spread := self.spread) is not None:
-            log_odds = xp.astype(self.log_odds, longest, copy=False)
-            scores = scores + log_odds * (spread / unit) ** 2
-        (finite,) = _backend.read(xp.all(xp.isfinite(scores), axis=1))
+        """Log-likelihoods of classes as in `_likelihoods`, of samples that must be finite."""
+        xp, longest = self._place.xp, _backend.longest_float(self._place)
+        with _backend.computing(self._place):
+            # In float32, squares of far classes would leave no digits to tell near ones apart.
+            scores = self._likelihoods(xp, xp.astype(embedded, longest, copy=False))
+            (finite,) = _backend.read(xp.all(xp.isfinite(scores), axis=1))
         if not finite.all():
             raise invalid(
                 "X",
@@ -804,17 +836,44 @@ class Model:
             )
         return scores
 
-    def _class_means(self) -> tuple[Array, Array | float]:
-        """The embedded centroids, shape (K, k), in units of a length, and that length."""
-        xp, _ = self._place
-        # In float32, the squares of far classes would leave no digits to tell near ones apart.
-        longest = _backend.longest_float(self._place)
-        means = self._embedded(xp, xp.astype(self.centroids, longest, copy=False))
+    def _likelihoods(self, xp: Any, embedded: Array) -> Array:
+        """Log-likelihoods of classes, up to a constant per sample, shape (n, K)."""
+        means, unit = self._class_means(xp, embedded.dtype)
+        scores = (embedded / unit) @ means.T - 0.5 * xp.sum(means * means, axis=1)
+        if self._has_spread:
+            scores = scores / self._variance(means, unit)
+        if self.criterion == "separation":
+            weights = xp.astype(self.weights, scores.dtype, copy=False)
+            scores = scores + xp.log(weights / xp.max(weights, axis=0))
+        elif self.log_odds is not None and self._has_spread:
+            scores = scores + xp.astype(self.log_odds, scores.dtype, copy=False)
+        return scores
+
+    def _class_means(self, xp: Any, dtype: Any) -> tuple[Array, Array]:
+        """The embedded centroids, shape (K, k), in a unit in which squares are in range; it."""
+        means = self._embedded(xp, xp.astype(self.centroids, dtype, copy=False))
+        unit = xp.ones_like(xp.sum(means))
         if self.criterion == "separation" or not self.n_components:
-            return means, 1.0
-        size = xp.max(xp.abs(means))  # in a unit of its own squares are in range
-        unit = xp.where(size > 0.0, size, xp.ones_like(size))
+            return means, unit
+        size = xp.max(xp.reshape(xp.abs(means), (-1,)), axis=0)
+        unit = xp.where(size > 0.0, size, unit)
         return means / unit, unit
+
+    def _variance(self, means: Array, unit: Array) -> Array:
+        """The square of `spread`, from what `_class_means` returns and in its unit."""
+        xp = _backend.namespace_of(means)
+        if self.criterion == "separation":
+            return xp.ones_like(unit)
+        if self._spread is not None:
+            return (self._spread / unit) ** 2
+        weights, values = (
+            xp.astype(a, means.dtype, copy=False) for a in (self.weights, self.eigenvalues)
+        )
+        between = xp.sum(weights * xp.sum(means * means, axis=1))
+        within = between - xp.sum(values / unit / unit)
+        least = xp.finfo(self.eigenvalues.dtype).eps * between
+        variance = xp.maximum(within, least) / (xp.sum(weights) * max(1, self.n_components))
+        return xp.where(variance > 0.0, variance, xp.ones_like(variance))
 
     def _check_names(self, X: Any) -> None:
         """Raise ValueError for a frame with other columns, or with columns in another order."""

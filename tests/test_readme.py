@@ -24,6 +24,7 @@ NEEDED = {
     "README": {"matplotlib", "sklearn", "torch"},
     "comparing": {"matplotlib", "sklearn"},
     "command": {"matplotlib", "pandas", "plotly", "sklearn"},
+    "export": {"onnxruntime", "onnxscript", "skops", "torch"},
     "fitting": set(),
     "gpu": {"torch"},
     "index": {"sklearn"},
@@ -67,6 +68,8 @@ def run_command(line, root):
     return done.stdout
 
 
+# Of Torch itself, when it exports to ONNX.
+@pytest.mark.filterwarnings("ignore:`isinstance.treespec:FutureWarning")
 @pytest.mark.parametrize("page", [page for page in PAGES if page.stem in NEEDED], ids=stem)
 def test_snippets_run_and_print_what_is_shown(page, tmp_path, monkeypatch):
     for library in sorted(NEEDED[page.stem]):

@@ -774,14 +774,6 @@ def test_a_dask_array_is_classified_as_the_error_says():
     np.testing.assert_array_equal(found.compute(), model.predict(X))
 
 
-def test_traced_samples_are_not_classified():
-    jax = pytest.importorskip("jax")
-    X, y = problem(90, 6, 3)
-    model = slce_xp.fit(jax.numpy.asarray(X), y, criterion="separation")
-    with pytest.raises(TypeError, match="X must have values to be classified"):
-        jax.jit(model.predict_proba)(jax.numpy.asarray(X))
-
-
 def test_missing_values_are_not_classified():
     X, y = problem(90, 6, 3)
     model = slce_xp.fit(X, y, criterion="separation")

@@ -17,6 +17,18 @@ MODELS = {
 }
 
 
+CLASSIFIERS = {
+    "centroid": slce_xp.fit(X, 5 * CODES, class_weight={0: 2.0}),
+    "scaled": slce_xp.fit(X / SCALE, CODES).unscaled(SCALE),
+    "separation": slce_xp.fit(X, CODES, criterion="separation"),
+}
+
+
+def classifying(test):
+    test = pytest.mark.parametrize("method", ["predict", "predict_proba"])(test)
+    return pytest.mark.parametrize("model", CLASSIFIERS.values(), ids=CLASSIFIERS)(test)
+
+
 def given(method):
     """What a method takes."""
     return MODELS["plain"].transform(X) if method == "inverse_transform" else X
@@ -78,6 +90,31 @@ def test_torch_exports_transform_for_any_number_of_samples(torch, model, method,
     torch.testing.assert_close(program.module()(x[:4]), getattr(there, method)(x[:4]))
 
 
+@classifying
+def test_torch_exports_classification(torch, model, method):
+    there = model.to("torch")
+
+    class Program(torch.nn.Module):
+        def forward(self, x):
+            return getattr(there, method)(x)
+
+    shapes = {"x": {0: torch.export.Dim("n", min=2)}}
+    program = torch.export.export(Program(), (torch.tensor(X),), dynamic_shapes=shapes)
+    found = program.module()(torch.tensor(X[:9])).numpy()
+    np.testing.assert_allclose(found, getattr(model, method)(X[:9]), rtol=1e-10)
+
+
+def test_labels_that_are_not_numbers_are_not_compiled(torch):
+    model = slce_xp.fit(torch.tensor(X), np.array(["a", "b", "c"])[CODES])
+
+    class Program(torch.nn.Module):
+        def forward(self, x):
+            return model.predict(x)
+
+    with pytest.raises(TypeError, match=r"Compile predict_proba, and take model\.classes"):
+        torch.export.export(Program(), (torch.tensor(X),))
+
+
 # ---------------------------------------------------------------- JAX
 
 
@@ -107,6 +144,17 @@ def test_gradients_of_jax_are_those_of_finite_differences(jax, model, method):
     jax.test_util.check_grads(on_device, (x,), order=1, modes=("fwd", "rev"))
     plain = getattr(model, method)(given(method))
     np.testing.assert_allclose(jax.jvp(function, (x,), (x,))[0], plain, rtol=1e-12, atol=1e-12)
+
+
+@classifying
+def test_jax_compiles_classification(jax, model, method):
+    there = model.to("jax")
+    expected = getattr(model, method)(X)
+    found = jax.jit(getattr(there, method))(jax.numpy.asarray(X))
+    np.testing.assert_allclose(found, expected, rtol=1e-10)
+    # A model is an argument, too.
+    found = jax.jit(lambda model, x: getattr(model, method)(x))(there, jax.numpy.asarray(X))
+    np.testing.assert_allclose(found, expected, rtol=1e-10)
 
 
 @on_each
