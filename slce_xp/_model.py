@@ -780,6 +780,7 @@ class Model:
          [0.004 0.996]]
         """
         if self._is_traced(X):
+            self._check_spread(self._has_spread)
             embedded = self.transform(X, batch=batch)
             return self._call_traced(self._traced_shares, embedded, self.n_components, "Z")
         return self._probabilities(self._embedded_to_classify(X, batch))
@@ -787,16 +788,19 @@ class Model:
     def _probabilities(self, embedded: Array) -> Array:
         """The probability of each class for embedded samples, (n, k) ↦ (n, K)."""
         scores = self._scores(embedded)
-        spread = self.spread
-        if spread is None or math.isnan(spread):
+        self._check_spread(self.spread is not None and not math.isnan(self.spread))
+        with _backend.computing(self._place):
+            return self._shares(self._place.xp, scores, embedded.dtype)
+
+    @staticmethod
+    def _check_spread(is_known: bool) -> None:
+        if not is_known:
             raise invalid(
                 "spread",
                 "the spread within classes must be known for probabilities, which it is not after "
                 "batches with samples without a label, nor if squares of X are out of the range of "
                 "its dtype. Fit all samples at once, or scale X",
             )
-        with _backend.computing(self._place):
-            return self._shares(self._place.xp, scores, embedded.dtype)
 
     def _traced_shares(self, xp: Any, embedded: Array) -> Array:
         return self._shares(xp, self._likelihoods(xp, embedded), embedded.dtype)
