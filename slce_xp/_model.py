@@ -745,7 +745,7 @@ class Model:
 
     def _traced_labels(self, xp: Any, embedded: Array) -> Array:
         best = xp.argmax(self._likelihoods(xp, embedded), axis=1)
-        return xp.asarray(list(self.classes.astype(object)))[best]
+        return _backend.constant(list(self.classes.astype(object)), best)[best]
 
     def predict_proba(self, X: Any, batch: Any = None) -> Array:
         r"""The probability of each class, if classes are Gaussians of one spread in the embedding.

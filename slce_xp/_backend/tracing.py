@@ -50,6 +50,12 @@ def traced_namespace(x: Array) -> Any:
     return array_api_compat.torch
 
 
+def constant(values: list[Any], x: Array) -> Array:
+    """Python numbers as an array where a traced array is."""
+    device = None if _is_traced_by_jax(x) else x.device
+    return traced_namespace(x).asarray(values, device=device)
+
+
 def call_traced(function: Callable[[], T], *arrays: Array | None) -> T:
     """Call a function of arrays, of which some are traced, in full precision.
 
