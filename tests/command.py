@@ -76,11 +76,11 @@ def works(*arguments, run=slce, **how):
 
 
 def refused(folder, *arguments, run=slce, **how):
-    """Return the one-line message of a call that fails and leaves the folder unchanged."""
+    """Return the notes and the one-line error of a call that leaves the folder unchanged."""
     before = contents(folder)
     done = run(folder, *arguments, **how)
     assert done.returncode == 1, done.stdout + done.stderr
-    assert re.fullmatch(r"slce-xp: error: .+\n", done.stderr), done.stderr
+    assert re.fullmatch(r"(slce-xp: note: .+\n)*slce-xp: error: .+\n", done.stderr), done.stderr
     assert contents(folder) == before
     return done.stderr
 

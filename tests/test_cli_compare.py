@@ -72,22 +72,21 @@ def test_missing_values_are_filled_in_the_folds(folder, iris):
     call = ("compare", "gaps.csv", "--label", "kind", "--components", "2", *FAST)
     message = refused(folder, *call, run=here)
     assert "Try: slce-xp compare gaps.csv" in message
-    assert message.endswith("--impute mean\n")
-    text = works(folder, *call, "--impute", "mean", run=here)
+    assert message.endswith("--missing mean\n")
+    text = works(folder, *call, "--missing", "mean", run=here)
     X, y = frame.iloc[:, :4].to_numpy(), frame.kind.to_numpy(dtype=str)
     found = slce_xp.compare(X, y, (2,), methods=("pca", "lda", "slce", "all"), impute=True)
     assert without_times(text) == without_times(str(found))
 
 
-def test_samples_without_a_label_can_only_be_dropped(folder, iris):
+def test_samples_without_a_label_are_dropped(folder, iris):
     frame = iris.copy()
     frame.loc[[3, 60], "kind"] = None
     frame.to_csv(folder / "some.csv", index=False)
     call = ("compare", "some.csv", "--label", "kind", *FAST)
-    message = refused(folder, *call, run=here)
-    assert "--unlabeled drop" in message
-    assert "--unlabeled use" not in message
-    assert "on 148 samples" in works(folder, *call, "--unlabeled", "drop", run=here)
+    done = here(folder, *call)
+    assert "2 of 150 rows have no label in 'kind' and are left out\n" in done.stderr
+    assert "on 148 samples" in done.stdout
 
 
 @pytest.mark.parametrize(

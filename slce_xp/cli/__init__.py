@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shlex
 import sys
 import traceback
@@ -16,18 +17,18 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from slce_xp.cli.commands import COMMANDS
-from slce_xp.cli.inputs import all_changes
-from slce_xp.cli.options import corrected, parse
-from slce_xp.cli.table import TableError
+from slce_xp.cli.inputs import working_call
+from slce_xp.cli.options import parse
+from slce_xp.cli.tables import TableError
 
-# Options of the command by parameter of the library.
+# Options of the command that have another name than the parameter of the library.
 OPTIONS = {
-    "n_components": "--components", "max_memory": "--max-memory", "backend": "--backend",
-    "device": "--device", "solver": "--solver", "n_samples": "--samples", "dtype": "--dtype",
-    "n_features": "--features", "n_classes": "--classes", "machine_memory": "--machine-memory",
-    "components": "--components", "methods": "--methods", "cv": "--folds",
-    "n_features_to_select": "--features",
-    "n_resamples": "--resamples",
+    "n_components": "--components", "n_samples": "--samples", "n_features": "--features",
+    "n_classes": "--classes", "n_resamples": "--resamples", "cv": "--folds",
+    "n_features_to_select": "--top",
+    **{name: f"--{name.replace('_', '-')}" for name in (
+        "components", "methods", "backend", "device", "max_memory", "machine_memory", "time_limit",
+    )},
 }  # fmt: skip
 
 
@@ -71,7 +72,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if debug:
             traceback.print_exc()
         else:
-            print(f"slce-xp: error: {_describe(error)}{_correction(error, words)}", file=sys.stderr)
+            print(f"slce-xp: error: {_describe(error)}{_remedy(error, words)}", file=sys.stderr)
         return 1
     return 0
 
@@ -90,31 +91,27 @@ def _describe(error: Exception) -> str:
     )
 
 
-def _correction(error: Exception, words: list[str]) -> str:
+def _remedy(error: Exception, words: list[str]) -> str:
     """Return the call that works, for the end of a message."""
-    changes = getattr(error, "changes", {})
-    changes = changes and all_changes(words, changes)
-    if not changes:
+    if not isinstance(error, TableError) or not error.changes:
         return ""
+    call = working_call(words, error.changes)
     stop = " " if str(error).endswith("?") else ". "
-    return f"{stop}Try: slce-xp {shlex.join(corrected(words, changes))}"
+    return f"{stop}Try: slce-xp {shlex.join(call)}" if call else ""
 
 
 def _with_option(text: str, parameter: str) -> str:
     """Replace the name of a parameter in a message by its option."""
     if parameter == "X":
-        return text.replace("impute them first", "fill missing values: --impute mean")
+        return text.replace("impute them first", "fill missing values: --missing mean")
     option = OPTIONS.get(parameter)
     if option is None:
         return text
     text = text.replace(f"leave {parameter}=None", f"leave out {option}")
     text = text.replace("None (number of classes", "left out (number of classes")
-    if "_" in parameter:
-        return text.replace(parameter, option)
-    # Others are English words, too: names lead the message or precede an equals sign.
-    if text.startswith((f"{parameter} ", f"{parameter}=")):
-        text = text.replace(parameter, option, 1)
-    return text.replace(f" {parameter}=", f" {option}=")
+    # Some are English words, too: names lead the message, precede an equals sign, or have "_".
+    is_name = rf"(?<![\w-]){parameter}\b" + "(?==)" * ("_" not in parameter)
+    return re.sub(rf"^{parameter}\b|{is_name}", option, text)
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:

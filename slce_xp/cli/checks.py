@@ -2,93 +2,89 @@
 
 from __future__ import annotations
 
-import argparse
+import dataclasses
+import re
 import shlex
-from collections.abc import Collection
+from argparse import Namespace
+from typing import Any
 
 import numpy as np
 
 import slce_xp
 from slce_xp._data import columns
-from slce_xp.cli.names import drop_values, some
-from slce_xp.cli.table import Table, TableError, note
+from slce_xp.cli.tables import Table, TableError, is_known, note, some
 
-UNLIKE = 100  # ratio of the spreads of two columns that suggests different units
-DOMINANT = 0.95  # weight of a column in a component that is hardly more than that column
 TELLING = 0.99  # share of a column's variance between classes that suggests it codes the class
-FEWEST = 10  # samples per class below which such a share may be chance
+FEWEST = 10  # samples, or samples per class, below which a column may do so by chance
+# Words in names of columns of integers that are hardly measurements.
+METADATA = re.compile(
+    "age|batch|cohort|date|day|donor|gender|group|id|index|injection|lane|month|number|order|"
+    "patient|plate|replicate|row|run|sample|sex|site|subject|time|visit|well|year"
+)
 
 
 # ---------------------------------------------------------------- labels
 
 
-def labelled(table: Table, arguments: argparse.Namespace) -> tuple[Table, str | None]:
+def labelled(table: Table, arguments: Namespace) -> tuple[Table, str | None]:
     """Return the table with unlabelled samples kept or dropped, and the mark of those kept."""
-    there = table.is_labelled
-    count = len(there) - int(there.sum())
-    name = arguments.label or arguments.labels
-    if count == len(there):
+    known = is_known(table.labels)
+    missing, name = int((~known).sum()), arguments.label
+    classes = set(table.labels[known])
+    if not classes:
         raise TableError(f"{arguments.table}: no row has a label in {name!r}; name another --label")
-    _check_classes(table, arguments)
-    if not count:
-        return table, None
-    if arguments.unlabeled == "use":
-        return table, "missing"
-    if arguments.unlabeled is None or not table.in_memory:
-        remedies = ["leave them out: --unlabeled drop"] * table.in_memory
-        if arguments.command == "fit":
-            remedies.append("use them for the fit without a label: --unlabeled use")
-        raise TableError(
-            f"{arguments.table}: {count} of {len(there)} rows have no label in {name!r} (it is "
-            f"empty, or NA, None, null and the like); {', or '.join(remedies)}",
-            {"--unlabeled": "drop" if table.in_memory else "use"},
-        )
-    return table.rows(there), None
-
-
-def _check_classes(table: Table, arguments: argparse.Namespace) -> None:
-    assert table.labels is not None
-    name = arguments.label or arguments.labels
-    classes = {label for label in table.labels if label is not None}
     if len(classes) == 1:
+        only = str(classes.pop())
+        raise TableError(f"{arguments.table}: {name!r} has one class, {only!r}; name another")
+    if len(classes) == known.sum() > 2:
         raise TableError(
-            f"{arguments.table}: {name!r} must have at least two classes; it has only "
-            f"{str(classes.pop())!r}. Name another --label"
+            f"{arguments.table}: each row is a class of its own in {name!r}; name another, "
+            "or --transpose a table with samples in columns"
         )
-    count = int(table.is_labelled.sum())
-    if len(classes) == count > 2:
-        raise TableError(
-            f"{arguments.table}: {name!r} must name the classes of samples; each of {count} rows "
-            "has its own. Name another --label, or read a table with samples in columns: "
-            "--transpose"
-        )
+    if 2 * len(classes) > known.sum() > 4:
+        note(f"{name!r} has {len(classes)} classes of {known.sum()} samples; is it a label?")
+    if not missing:
+        return table, None
+    if getattr(arguments, "unlabeled", "drop") == "use":
+        return table, "missing"
+    if not table.in_memory:
+        raise TableError(f"{arguments.table} is read in blocks, and {missing} rows have no label: "
+                         "--unlabeled use", {"--unlabeled": "use"})  # fmt: skip
+    use = " (--unlabeled use keeps them)" * (arguments.command == "fit")
+    note(f"{missing} of {len(known)} rows have no label in {name!r} and are left out{use}")
+    return table.rows(known), None
 
 
 # ---------------------------------------------------------------- values
 
 
-def facts_of(table: Table, arguments: argparse.Namespace) -> columns.Statistics | None:
+def facts_of(table: Table, arguments: Namespace) -> columns.Statistics | None:
     """Return statistics of the columns, after checking that all can be used for a fit."""
-    if not (table.in_memory or arguments.impute or arguments.scale):
+    if not (table.in_memory or arguments.missing or arguments.scale):
         return None  # it would take another pass, and the fit checks this as well
     facts = columns.statistics(table.X)
-    for wrong, what in (
-        (facts.missing == table.X.shape[0], "no value at all"),
-        (~np.isfinite(facts.std), "values that are infinite or too large to be squared"),
-    ):
-        if wrong.any():
-            names = names_of(np.flatnonzero(wrong), table)
-            raise TableError(
-                f"{arguments.table}: {some(names)} ha{'s' if len(names) == 1 else 've'} {what}; "
-                "correct or leave out such columns",
-                {} if table.names is None else {"--drop": drop_values(names)},
-            )
-    if not arguments.impute:
+    infinite = np.flatnonzero(~np.isfinite(facts.std))
+    if infinite.size:
+        raise TableError(
+            f"{arguments.table}: values of {some(names_of(infinite, table))} are infinite or too "
+            "large to be squared; correct them, or leave such columns out: --drop"
+        )
+    if not arguments.missing:
         refuse_missing(facts, table, arguments)
+    _note_metadata(table)
     return facts
 
 
-def refuse_missing(facts: columns.Statistics, table: Table, arguments: argparse.Namespace) -> None:
+def prepared(
+    table: Table, facts: columns.Statistics | None, arguments: Namespace
+) -> tuple[Any, np.ndarray | None]:
+    """Return X with missing values filled and columns scaled, as asked for, and their scale."""
+    fill = facts.mean if facts is not None and facts.missing.any() else None
+    scale = columns.spread(facts.std) if facts is not None and arguments.scale else None
+    return columns.prepared(table.X, fill, scale), scale
+
+
+def refuse_missing(facts: columns.Statistics, table: Table, arguments: Namespace) -> None:
     """Raise TableError if values are missing."""
     indices = np.flatnonzero(facts.missing)
     if indices.size:
@@ -97,8 +93,8 @@ def refuse_missing(facts: columns.Statistics, table: Table, arguments: argparse.
         shown = ", ".join(counts[:5]) + (f" and {len(counts) - 5} more" if len(counts) > 5 else "")
         raise TableError(
             f"{arguments.table}: missing values in {shown}; fill them with the means of their "
-            "columns: --impute mean",
-            {"--impute": "mean"},
+            "columns: --missing mean",
+            {"--missing": "mean"},
         )
 
 
@@ -112,127 +108,52 @@ def names_of(indices: np.ndarray, table: Table) -> list[str]:
 # ---------------------------------------------------------------- notes
 
 
-def note_all(
-    table: Table,
-    model: slce_xp.Model,
-    facts: columns.Statistics | None,
-    arguments: argparse.Namespace,
-) -> None:
-    """Report what is suspicious about the columns, the labels and the fit."""
-    suspects = _row_numbers(table)
-    _note_telling(facts, table, model, suspects)
-    _note_dominant(table, model, arguments, suspects)
-    if model.note:
-        _note_on_units(table, model, suspects)
-    else:
-        note_units(facts, table, arguments, suspects)
-    note_data(table, arguments)
-    n, name = model.n_samples, arguments.label or arguments.labels
-    if 2 * len(model.classes) > n:
-        note(f"{name!r} has {len(model.classes)} classes of {n} samples; is it a label?")
-
-
-def note_units(
-    facts: columns.Statistics | None,
-    table: Table,
-    arguments: argparse.Namespace,
-    known: Collection[int] = (),
-) -> None:
-    """Warn of columns in different units: SLCE depends on distances, so large numbers dominate."""
-    if facts is None or arguments.scale or not facts.std.any():
+def _note_metadata(table: Table) -> None:
+    """Report columns of integers that look like metadata, before they are features."""
+    X, names = table.X, table.names
+    if type(X) is not np.ndarray or names is None or len(X) < FEWEST:
         return
-    if getattr(arguments, "criterion", "") == "separation":  # which has units of its own
-        return
-    std = facts.std
-    varying = np.flatnonzero(std > 0)
-    narrow, wide = varying[[std[varying].argmin(), std[varying].argmax()]]
-    if std[wide] > UNLIKE * std[narrow] and int(wide) not in known:
-        names = names_of(np.array([narrow, wide]), table)
-        note(
-            f"columns spread very differently, from {std[narrow]:.2g} ({names[0]}) to "
-            f"{std[wide]:.2g} ({names[1]}), and wide ones dominate; use --scale if units differ"
-        )
+    # Columns with the span of a count of the rows, and columns with such a name.
+    spans = X.max(axis=0) - X.min(axis=0)
+    found = {int(j) for j in np.flatnonzero(spans == len(X) - 1)}
+    found = {j for j in found if (np.diff(np.sort(X[:, j])) == 1).all()}
+    for j, name in enumerate(names):
+        parts = re.findall(r"[A-Z]?[a-z]+|[A-Z]+", str(name))
+        if any(METADATA.fullmatch(part.lower()) for part in parts):
+            found |= {j} if (X[:, j] == np.rint(X[:, j])).all() else set()
+    if found:
+        suspects = names_of(np.array(sorted(found)), table)
+        drop = shlex.quote(",".join(suspects))
+        note(f"features that may be metadata: {some(suspects)}; to leave out: --drop {drop}")
 
 
-def note_with_names(model: slce_xp.Model, table: Table) -> str:
-    """Return the note of a model on the units of its columns, in the words of the command."""
+def with_names(model: slce_xp.Model, table: Table) -> slce_xp.Model:
+    """Return the model with a note on units in the words of the command."""
     if not model.note or model.scale is not None:
-        return ""
+        return dataclasses.replace(model, note="")
     index = model.note.split()[1]
-    text = model.note.replace(f"column {index}", _column(int(index), table), 1)
-    return text.replace("standardise the columns if their units", "use --scale if units")
+    (name,) = names_of(np.array([int(index)]), table)
+    shown = name if table.names is None else f"column {name!r}"
+    text = model.note.replace(f"column {index}", shown, 1)
+    text = text.replace("standardise the columns if their units", "use --scale if units")
+    return dataclasses.replace(model, note=text)
 
 
-def _note_on_units(table: Table, model: slce_xp.Model, known: Collection[int]) -> None:
-    """Report the note of a model, unless its column was reported."""
-    if not any(model.note.startswith(f"{_column(j, table)} ") for j in known):
+def note_fit(model: slce_xp.Model, facts: columns.Statistics | None, table: Table) -> None:
+    """Report what is suspicious about columns, given the classes."""
+    if model.note:
         note(model.note)
-
-
-def _column(index: int, table: Table) -> str:
-    return f"column {index + 1 if table.names is None else repr(str(table.names[index]))}"
-
-
-def _row_numbers(table: Table) -> set[int]:
-    """Warn of a column of row numbers, which is hardly a feature, but often correlates."""
-    X = table.X
-    if type(X) is not np.ndarray or len(X) < 3:
-        return set()
-    counts = np.flatnonzero(np.isin(X[0], (0, 1)) & (X[-1] - X[0] == len(X) - 1))
-    numbers = [int(j) for j in counts if (np.diff(X[:, j]) == 1).all()]
-    if numbers:
-        (name,) = names_of(np.array(numbers[:1]), table)
-        as_id = f", or --id {shlex.quote(name)} if it names samples" * (table.names is not None)
-        note(f"{name!r} only numbers the rows, and is used as a feature{_drop(name, table)}{as_id}")
-    return set(numbers)
-
-
-def _note_telling(
-    facts: columns.Statistics | None, table: Table, model: slce_xp.Model, known: set[int]
-) -> None:
-    """Warn of columns that follow the label almost perfectly: they may code it."""
     counts = model.counts
     if facts is None or model.n_unlabeled or counts.min() < FEWEST:
         return
     between = (counts[:, None] * (model.centroids - model.mean) ** 2).sum(axis=0) / counts.sum()
     with np.errstate(divide="ignore", invalid="ignore"):
         share = np.where(facts.std > 0, between / facts.std**2, 0.0)
-    found = [int(j) for j in np.argsort(-share)[:3] if share[j] > TELLING and j not in known]
-    if found and len(found) < table.X.shape[1]:
-        names = names_of(np.array(found), table)
+    found = np.flatnonzero(share > TELLING)
+    if 0 < len(found) < min(4, table.X.shape[1]):
+        names = names_of(found, table)
+        drop = f": --drop {shlex.quote(','.join(names))}" * (table.names is not None)
+        between_classes = f"{100 * share[found].min():.1f} % of the variance is between classes"
         note(
-            f"{100 * share[found[0]]:.1f} % of the variance of {names[0]!r} is between classes: it "
-            f"follows the label almost perfectly"
-            + (f", and so do {some(names[1:])}" if names[1:] else "")
-            + f". If it is not a measurement, leave it out{_drop(names[0], table)}"
+            f"{some(names)}: almost the label, {between_classes}; if not measured, leave out{drop}"
         )
-    known.update(found)
-
-
-def _note_dominant(
-    table: Table, model: slce_xp.Model, arguments: argparse.Namespace, known: set[int]
-) -> None:
-    """Warn of columns that are components by themselves."""
-    if model.n_features < 3 or model.criterion != "centroid":  # components of unit length
-        return
-    for i, weights in enumerate(model.components[: model.n_positive]):
-        j = int(np.argmax(np.abs(weights)))
-        if abs(weights[j]) > DOMINANT and j not in known:
-            (name,) = names_of(np.array([j]), table)
-            scale = "" if arguments.scale else ", or --scale if units differ"
-            note(
-                f"component {i + 1} is hardly more than {name!r} (weight {weights[j]:.3f}); if it "
-                f"is not a measurement, leave it out{_drop(name, table)}{scale}"
-            )
-            known.add(j)
-
-
-def _drop(name: str, table: Table) -> str:
-    return "" if table.names is None else f": --drop {shlex.quote(drop_values([name])[0])}"
-
-
-def note_data(table: Table, arguments: argparse.Namespace) -> None:
-    """Report which matrix of a file was used: the model holds for that one."""
-    if table.data:
-        other = f"; --data chooses another: {some(table.other_data)}" if table.other_data else ""
-        note(f"{arguments.table}: {table.data} was used{other}")

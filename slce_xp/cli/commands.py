@@ -1,12 +1,10 @@
-"""The subcommands."""
+"""The subcommands that fit a model and apply it."""
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
-import importlib.util
+from argparse import Namespace
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,196 +12,163 @@ import numpy as np
 import slce_xp
 from slce_xp import _parameters
 from slce_xp._data import columns
-from slce_xp._errors import pip_install
-from slce_xp.cli import checks, outputs
-from slce_xp.cli.comparing import compare
-from slce_xp.cli.inputs import read_table, read_to_fit
-from slce_xp.cli.names import some
-from slce_xp.cli.outputs import Outputs
-from slce_xp.cli.selecting import select
-from slce_xp.cli.table import Table, TableError, as_labels
-from slce_xp.cli.watching import has_bar, report_fold, step
+from slce_xp.cli import checks, evaluating, info, outputs
+from slce_xp.cli.inputs import has_bar, load_model, read_to_apply, read_to_fit, step
+from slce_xp.cli.tables import Table, TableError, is_known, plural, some
 
 MOST_SHOWN = 12  # classes, and components, that are printed
 LONG_FIT = 10**8  # entries of X from which on a progress bar is shown
 
 
-def _fit(arguments: argparse.Namespace) -> None:
-    files = Outputs(arguments)
-    for option, kinds in (
-        ("model", (".npz",)),
-        ("embedding", outputs.EMBEDDINGS),
-        ("plot", outputs.PLOTS),
-        ("loadings", outputs.TABLES),
-    ):
-        files.check(option, kinds)
+def _fit(arguments: Namespace) -> None:
+    outputs.check(
+        arguments,
+        model=(".npz",),
+        embedding=outputs.EMBEDDINGS,
+        plot=outputs.PLOTS,
+        loadings=outputs.TABLES,
+    )
     if arguments.backend or arguments.device:
         _parameters.named_place(arguments.backend or "numpy", arguments.device)  # before any work
-    step(f"reading {arguments.table}")
     table, unlabeled, facts = read_to_fit(arguments)
-    fill = facts.mean if facts is not None and facts.missing.any() else None
-    scale = columns.spread(facts.std) if facts is not None and arguments.scale else None
-    n, d = table.X.shape
+    X, scale = checks.prepared(table, facts, arguments)
+    n, d = X.shape
     step(f"fitting {n} samples of {d} features")
-    names = ("backend", "device", "solver", "max_memory", "criterion")
+    names = ("backend", "device", "max_memory", "criterion")
     how = {name: getattr(arguments, name) for name in names}
-    X = columns.prepared(table.X, fill, scale)
+    show = n * d >= LONG_FIT and has_bar()
     model = slce_xp.fit(
-        X,
-        table.labels,
-        arguments.components,
-        unlabeled=unlabeled,
-        progress=n * d >= LONG_FIT and has_bar(),
-        **how,
+        X, table.labels, arguments.components, unlabeled=unlabeled, progress=show, **how
     ).to("numpy")
-    Z = model.transform(X)
-    del X
-    model = _completed(model, table, scale)
-    checks.note_all(table, model, facts, arguments)
-    _print_model(model, arguments.top)
-    _print_accuracy(table, model, arguments, how)
     _check_drawable(model, arguments)
-    for path, writing in (
-        (arguments.model, lambda path: model.save(path)),
-        (arguments.embedding, lambda path: outputs.write_embedding(path, Z, table, arguments)),
-        (arguments.plot, lambda path: outputs.write_plot(path, Z, table, model, arguments)),
-        (arguments.loadings, lambda path: outputs.write_loadings(path, model)),
-    ):
-        if path is not None:
-            files.write(path, writing)
+    Z = model.transform(X)
+    held_out = _held_out(X, table, model, arguments, how)
+    del X
+    if scale is not None:
+        model = model.unscaled(scale.astype(model.mean.dtype))
+    classes = model.classes
+    if classes.dtype == object:  # of samples some of which have no label
+        classes = np.array(list(classes))
+    model = dataclasses.replace(model, feature_names=table.names, classes=classes)
+    model = checks.with_names(model, table)
+    checks.note_fit(model, facts, table)
+    _print_model(model, arguments.top)
+    _print_held_out(held_out, arguments)
+    if arguments.model is not None:
+        with outputs.written(arguments.model):
+            model.save(arguments.model)
+    outputs.write_embedding(arguments.embedding, Z, table, arguments)
+    _plot(Z, held_out, table, model, arguments)
+    weights = outputs.by_component(model.components)
+    outputs.write_table(arguments.loadings, {"feature": _names_of_features(model), **weights})
 
 
-def _transform(arguments: argparse.Namespace) -> None:
-    files = Outputs(arguments)
-    files.check("output", outputs.EMBEDDINGS)
-    files.check("plot", outputs.PLOTS)
-    model = _load(arguments.model)
+def _check_drawable(model: slce_xp.Model, arguments: Namespace) -> None:
+    k = model.n_components
+    if arguments.plot is not None and max(arguments.plot_components or [0]) >= k:
+        raise TableError(
+            f"--plot: the model has {plural(k, 'component')}, which are not enough to draw, and "
+            "nothing was written. Request more with --components, or leave out --plot"
+        )
+
+
+def _held_out(
+    X: Any, table: Table, model: slce_xp.Model, arguments: Namespace, how: dict[str, Any]
+) -> Any:
+    """Return the samples embedded by models that did not see them, or the reason why not."""
+    known = is_known(table.labels)
+    least = int(model.counts.min())
+    if not (arguments.folds and model.n_components and known.all()) or least < 2:
+        few = f"class {str(model.classes[model.counts.argmin()])!r} has only one sample"
+        return few if least < 2 else "" if known.all() else "some samples have no label"
+    step("cross-validating (--folds 0 leaves it out)")
+    k = model.n_components
+    return slce_xp.cross_embed(X, table.labels, k, arguments.folds, **how)
+
+
+def _print_held_out(found: Any, arguments: Namespace) -> None:
+    """Print what `predict` is worth for samples that a model did not see."""
+    if not isinstance(found, str):
+        sizes = found.confusion.sum(axis=1)
+        note = f": {found.note}" * bool(found.note)
+        print(
+            f"  prediction   {100 * found.accuracy:.1f} % of held-out samples right, "
+            f"{100 * found.balanced_accuracy:.1f} % balanced over classes; always the largest "
+            f"class {100 * sizes.max() / sizes.sum():.1f} % ({found.n_folds} folds{note})"
+        )
+    elif arguments.folds:
+        print(f"  prediction   not cross-validated{f': {found}' * bool(found)}")
+
+
+def _plot(
+    Z: np.ndarray, found: Any, table: Table, model: slce_xp.Model, arguments: Namespace
+) -> None:
+    """Plot held-out samples, in which classes look as far apart as they are."""
+    if isinstance(found, str):
+        what = ", in-sample:\nclasses look better apart than they are"
+        outputs.write_plot(Z, table, model, arguments, what)
+        return
+    what = f", out of fold: {100 * found.accuracy:.1f} % right\nwith 95 % regions of class means"
+    known = np.isfinite(found.scores).all(axis=1)
+    table = table.rows(known)
+    outputs.write_plot(found.scores[known], table, model, arguments, what, found.ellipses)
+
+
+# ---------------------------------------------------------------- a model and another table
+
+
+def _transform(arguments: Namespace) -> None:
+    outputs.check(arguments, output=outputs.EMBEDDINGS, plot=outputs.PLOTS)
+    model = load_model(arguments.model)
     _check_drawable(model, arguments)
     table, _, Z = _embedded(arguments, model)
     n, k = Z.shape
-    print(
-        f"{n} sample{'s' * (n != 1)} of {model.n_features} features → {k} component{'s' * (k != 1)}"
-    )
-    files.write(arguments.output, lambda path: outputs.write_embedding(path, Z, table, arguments))
-    if arguments.plot is not None:
-        files.write(
-            arguments.plot, lambda path: outputs.write_plot(path, Z, table, model, arguments)
-        )
+    print(f"{plural(n, 'sample')} of {model.n_features} features → {plural(k, 'component')}")
+    outputs.write_embedding(arguments.output, Z, table, arguments)
+    outputs.write_plot(Z, table, model, arguments)
 
 
-def _predict(arguments: argparse.Namespace) -> None:
-    files = Outputs(arguments)
-    files.check("output", outputs.TABLES)
-    model = _load(arguments.model)
+def _predict(arguments: Namespace) -> None:
+    outputs.check(arguments, output=outputs.TABLES)
+    model = load_model(arguments.model)
     table, X, _ = _embedded(arguments, model)
     predicted = model.predict(X)
-    probabilities = None
-    if model.criterion == "separation":
-        probabilities = model.predict_proba(X).max(axis=1)
-    n = len(predicted)
-    text = f"{n} sample{'s' * (n != 1)} classified into {len(model.classes)} classes"
+    text = f"{plural(len(predicted), 'sample')} classified into {len(model.classes)} classes"
     if table.labels is not None:
-        known = table.is_labelled
+        known = is_known(table.labels)
         right = int((predicted.astype(str) == table.labels.astype(str))[known].sum())
         text += f", {right} of {int(known.sum())} with a label as it says"
     print(text)
-    files.write(
-        arguments.output,
-        lambda path: outputs.write_predictions(path, predicted, probabilities, table, arguments),
-    )
+    found: dict[str, Any] = {"predicted": predicted.astype(str)}
+    if model.criterion == "separation":
+        found["probability"] = model.predict_proba(X).max(axis=1)
+    outputs.write_samples(arguments.output, table, arguments, found)
 
 
-def _embedded(arguments: argparse.Namespace, model: slce_xp.Model) -> tuple[Table, Any, np.ndarray]:
+def _embedded(arguments: Namespace, model: slce_xp.Model) -> tuple[Table, Any, np.ndarray]:
     """Read the table that a model is applied to: it, its values and their embedding."""
-    step(f"reading {arguments.table}")
-    table = read_table(arguments, model.feature_names)
-    if table.X.shape[1] != model.n_features:
-        raise TableError(
-            f"{arguments.table} must have {model.n_features} columns, as many as the model's "
-            f"features; it has {table.X.shape[1]}. Give it the columns of the fit, in their order"
-        )
-    fill = model.mean if arguments.impute else None
+    table = read_to_apply(arguments, model)
     step(f"embedding {table.X.shape[0]} samples")
     with np.errstate(invalid="ignore"):
-        X = columns.prepared(table.X, fill)
+        X = columns.prepared(table.X, model.mean if arguments.missing else None)
         Z = model.transform(X)
     wrong = np.flatnonzero(~np.isfinite(Z).all(axis=1))
     if wrong.size:
-        if not arguments.impute and table.in_memory:
-            checks.refuse_missing(columns.statistics(table.X), table, arguments)
         raise TableError(
             f"{arguments.table}: {wrong.size} of {len(Z)} rows, the first of them row "
             f"{wrong[0] + 1}, hold values that are infinite or missing; correct them, or fill "
-            "missing ones: --impute mean"
+            "missing ones: --missing mean"
         )
-    checks.note_data(table, arguments)
-    if table.passed_over:
-        print(f"ignored: {some(table.passed_over)} (no features of the model)")
+    if table.ignored:
+        print(f"ignored: {some(table.ignored)} (no features of the model)")
     return table, X, Z
 
 
-def _inspect(arguments: argparse.Namespace) -> None:
-    _print_model(_load(arguments.model), arguments.top)
+# ---------------------------------------------------------------- a model
 
 
-def _plan(arguments: argparse.Namespace) -> None:
-    size = (arguments.samples, arguments.features, arguments.classes, arguments.components)
-    memory = {"max_memory": arguments.max_memory, "machine_memory": arguments.machine_memory}
-    print(slce_xp.plan(*size, dtype=arguments.dtype, **memory))
-
-
-def _demo(arguments: argparse.Namespace) -> None:
-    from slce_xp import demo
-
-    Outputs(arguments).check("output", outputs.IMAGES)
-    demo.main(["--output", str(arguments.output)])
-
-
-def _info(arguments: argparse.Namespace) -> None:
-    from slce_xp.cli import info
-
-    for line in info.lines():
-        print(line)
-
-
-def _check_drawable(model: slce_xp.Model, arguments: argparse.Namespace) -> None:
-    if arguments.plot is not None and not model.n_components:
-        raise TableError(
-            "--plot: there are no components to draw, and nothing was written; request some, such "
-            "as --components 2, or leave out --plot"
-        )
-    for i in arguments.plot_components or ():
-        if i >= model.n_components:
-            raise TableError(
-                f"--plot-components must be from 1 to {model.n_components}, the number of "
-                f"components; got {i + 1}, and nothing was written. Request more with --components"
-            )
-
-
-def _completed(model: slce_xp.Model, table: Table, scale: np.ndarray | None) -> slce_xp.Model:
-    """Return the model for unscaled columns, with their names and with labels to be saved."""
-    if scale is not None:
-        model = model.unscaled(scale.astype(model.mean.dtype))
-    classes, text = as_labels(list(model.classes)), checks.note_with_names(model, table)
-    return dataclasses.replace(model, feature_names=table.names, classes=classes, note=text)
-
-
-def _load(path: Path) -> slce_xp.Model:
-    if not path.exists():
-        raise TableError(f"there is no model {path}; write one with slce-xp fit … --model {path}")
-    try:
-        return slce_xp.load(path)
-    except PermissionError as error:
-        raise TableError(f"{path} cannot be read ({error.strerror})") from error
-    except (OSError, ValueError) as error:
-        if "Upgrade" in str(error):
-            raise
-        raise TableError(
-            f"{path} is damaged or not a model; write one with slce-xp fit … --model FILE"
-        ) from error
-
-
-# ---------------------------------------------------------------- results
+def _inspect(arguments: Namespace) -> None:
+    _print_model(load_model(arguments.model), arguments.top)
 
 
 def _print_model(model: slce_xp.Model, top: int) -> None:
@@ -212,61 +177,35 @@ def _print_model(model: slce_xp.Model, top: int) -> None:
     shown = [f"{c} ({count})" for c, count in zip(model.classes, model.counts, strict=True)]
     more = f" and {len(shown) - MOST_SHOWN} more" if len(shown) > MOST_SHOWN else ""
     print(f"  classes      {', '.join(shown[:MOST_SHOWN])}{more}")
-    names = model.feature_names
+    names = _names_of_features(model)
     for i in range(min(model.n_components, MOST_SHOWN) if top else 0):
         weights = model.components[i]
         order = np.argsort(-np.abs(weights), kind="stable")[:top]
-        largest = ", ".join(
-            f"{f'feature {j + 1}' if names is None else names[j]} {weights[j]:+.3g}" for j in order
-        )
-        print(f"  component {i + 1:<2} {largest}")
+        print(f"  component {i + 1:<2} {', '.join(f'{names[j]} {weights[j]:+.3g}' for j in order)}")
 
 
-def _print_accuracy(
-    table: Table, model: slce_xp.Model, arguments: argparse.Namespace, how: dict[str, Any]
-) -> None:
-    if not arguments.folds:
-        return
-    from slce_xp.cli.accuracy import Accuracy, cross_validated
-
-    found: Accuracy | str
-    if not table.in_memory:
-        found = "the table is read in blocks"
-    elif importlib.util.find_spec("sklearn") is None:
-        found = f"it needs scikit-learn: {pip_install('scikit-learn')}"
-    else:
-        labelled = table.rows(table.is_labelled)
-        assert labelled.labels is not None
-        found = cross_validated(
-            labelled.X,
-            labelled.labels,
-            model.n_components,
-            arguments.folds,
-            impute=arguments.impute is not None,
-            scale=arguments.scale,
-            report=report_fold,
-            **how,
-        )
-    if isinstance(found, str):
-        print(f"  5-NN         not cross-validated: {found}")
-    else:
-        print(
-            f"  5-NN         {100 * found.slce:.1f} % right in {model.n_components} "
-            f"component{'s' * (model.n_components != 1)}, PCA {100 * found.pca:.1f} %, LDA "
-            f"{found.lda}, always the largest class {100 * found.largest:.1f} % "
-            f"({found.folds}-fold cross-validation"
-            f"{found.why}{' of labelled samples alone' * (not table.is_labelled.all())})"
-        )
+def _names_of_features(model: slce_xp.Model) -> Any:
+    if model.feature_names is not None:
+        return model.feature_names
+    return [f"feature {j + 1}" for j in range(model.n_features)]
 
 
-COMMANDS: dict[str, Callable[[argparse.Namespace], None]] = {
+# ---------------------------------------------------------------- without a table
+
+
+def _plan(arguments: Namespace) -> None:
+    size = (arguments.samples, arguments.features, arguments.classes, arguments.components)
+    memory = {"max_memory": arguments.max_memory, "machine_memory": arguments.machine_memory}
+    print(slce_xp.plan(*size, dtype=arguments.dtype, **memory))
+
+
+COMMANDS: dict[str, Callable[[Namespace], None]] = {
     "fit": _fit,
     "transform": _transform,
     "predict": _predict,
-    "compare": compare,
-    "select": select,
+    "compare": evaluating.compare,
+    "select": evaluating.select,
     "inspect": _inspect,
     "plan": _plan,
-    "demo": _demo,
-    "info": _info,
+    "info": lambda _: print("\n".join(info.lines())),
 }

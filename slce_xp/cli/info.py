@@ -7,12 +7,12 @@ import os
 import platform
 from collections.abc import Iterator
 
-import numpy as np
+from threadpoolctl import threadpool_info
 
 import slce_xp
 from slce_xp import _backend
 from slce_xp._planning import sizes
-from slce_xp.cli.table import machine_memory
+from slce_xp.cli.tables import machine_memory
 
 _LIBRARIES = (
     "numpy", "scipy", "array-api-compat", "torch", "cupy-cuda12x", "cupy-cuda13x", "cupy", "jax",
@@ -25,38 +25,16 @@ _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "CUDA_
 def lines() -> Iterator[str]:
     """Yield the lines of the report."""
     yield f"slce_xp    {slce_xp.__version__}"
-    yield f"Python     {platform.python_version()}"
-    yield f"system     {platform.platform()}"
+    yield f"Python     {platform.python_version()} on {platform.platform()}"
     memory = machine_memory()
     known = sizes.format_bytes(memory) if memory else "unknown amount"
     yield f"machine    {os.cpu_count()} cores, {known} of memory"
-    versions = {name: _version(name) for name in _LIBRARIES}
-    yield f"libraries  {', '.join(f'{name} {v}' for name, v in versions.items() if v)}"
-    yield f"missing    {', '.join(name for name, v in versions.items() if not v) or 'none'}"
-    yield f"BLAS       {_blas()}"
+    found = {d.name: d.version for d in importlib.metadata.distributions() if d.name in _LIBRARIES}
+    yield f"libraries  {', '.join(f'{name} {found[name]}' for name in _LIBRARIES if name in found)}"
+    yield f"missing    {', '.join(name for name in _LIBRARIES if name not in found) or 'none'}"
+    pools = [f"{p['internal_api']} {p['version']}: {p['num_threads']}" for p in threadpool_info()]
+    yield f"threads    {'; '.join(pools)}"
     set_here = [f"{name}={os.environ[name]}" for name in _THREADS if name in os.environ]
-    yield f"threads    {', '.join(set_here) or 'as the libraries choose'}"
+    yield f"set        {', '.join(set_here) or 'nothing'}"
     for name in _backend.BACKENDS:
         yield f"backend    {name}: {_backend.describe_backend(name)}"
-
-
-def _version(name: str) -> str:
-    try:
-        return importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
-        return ""
-
-
-def _blas() -> str:
-    try:
-        from threadpoolctl import threadpool_info
-    except ImportError:  # scikit-learn brings it
-        built = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
-        return f"{built['name']} {built['version']}"
-    pools = [
-        " ".join(
-            [pool["internal_api"], pool["version"] or "", f"with {pool['num_threads']} threads"]
-        ).replace("  ", " ")
-        for pool in threadpool_info()
-    ]
-    return "; ".join(dict.fromkeys(pools)) or "unknown"

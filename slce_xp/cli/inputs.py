@@ -1,76 +1,97 @@
-"""The table that a call names, read as its options say."""
+"""The table that a call names, ready for its command, and reports of progress on a terminal."""
 
 from __future__ import annotations
 
-import argparse
+import importlib.util
+import sys
 import warnings
+from argparse import Namespace
+from collections.abc import Sequence
+from pathlib import Path
 
-import numpy as np
-
+import slce_xp
 from slce_xp._data import columns
 from slce_xp.cli import checks
 from slce_xp.cli.options import corrected, parse
-from slce_xp.cli.reading import read
-from slce_xp.cli.table import Changes, Chosen, Table, TableError
+from slce_xp.cli.reading import check_exists, read_table
+from slce_xp.cli.tables import Changes, Table, TableError
 
-TO_FIT = (
-    "fit",
-    "compare",
-    "select",
-)  # commands with a table that must have labels and no missing values
 LARGE_TABLE = 10**8  # bytes from which on a table is not read again to find all that is wrong
 MOST_TRIES = 6
 
 
 def read_to_fit(
-    arguments: argparse.Namespace,
+    arguments: Namespace,
 ) -> tuple[Table, str | None, columns.Statistics | None]:
     """Read a table that can be fitted: return it, the mark of unlabelled samples, statistics."""
+    step(f"reading {arguments.table}")
     table, unlabeled = checks.labelled(read_table(arguments), arguments)
     return table, unlabeled, checks.facts_of(table, arguments)
 
 
-def all_changes(words: list[str], changes: Changes) -> Changes:
-    """Return the changes that a call needs, those that an error proposes among them.
+def read_to_apply(arguments: Namespace, model: slce_xp.Model) -> Table:
+    """Read a table with the features of a model."""
+    step(f"reading {arguments.table}")
+    table = read_table(arguments, model.feature_names)
+    if table.X.shape[1] != model.n_features:
+        raise TableError(
+            f"{arguments.table} must have {model.n_features} columns, as many as the model's "
+            f"features; it has {table.X.shape[1]}. Give it the columns of the fit, in their order"
+        )
+    if table.in_memory and not arguments.missing:
+        checks.refuse_missing(columns.statistics(table.X), table, arguments)
+    return table
 
-    Tables are read with the changes until there is no other error; none are returned if there is
+
+def load_model(path: Path) -> slce_xp.Model:
+    """Load a model that fit has written."""
+    check_exists(path)
+    return slce_xp.load(path)
+
+
+def working_call(argv: Sequence[str], changes: Changes) -> list[str]:
+    """Return a call with the changes that an error proposes, and what else it needs.
+
+    The table is read with the changes until there is no other error; the call is empty if there is
     one without a remedy. A large table is not read again.
     """
     found = dict(changes)
     for _ in range(MOST_TRIES):
-        arguments = parse(corrected(words, found))
-        too_large = arguments.table.is_file() and arguments.table.stat().st_size > LARGE_TABLE
-        if arguments.command not in TO_FIT or too_large:
-            break
+        call = corrected(argv, found)
+        arguments = parse(call)
+        if arguments.table.is_file() and arguments.table.stat().st_size > LARGE_TABLE:
+            return call
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                read_to_fit(arguments)
-            break
-        except TableError as error:
-            if not error.changes:
-                return {}
-            dropped = [*(found.get("--drop") or ()), *(error.changes.get("--drop") or ())]
-            found |= error.changes | ({"--drop": dropped} if dropped else {})
-    return found
+                if arguments.command in ("transform", "predict"):
+                    read_to_apply(arguments, load_model(arguments.model))
+                else:
+                    read_to_fit(arguments)
+        except Exception as error:
+            more = getattr(error, "changes", None)
+            if not more:
+                return []
+            found |= more
+        else:
+            return call
+    return []
 
 
-def read_table(arguments: argparse.Namespace, features: np.ndarray | None = None) -> Table:
-    """Read the table of a call; `features` are those of a model."""
-    chosen = Chosen(
-        label=arguments.label,
-        ids=arguments.id,
-        drop=tuple(getattr(arguments, "drop", ())),
-        only=tuple(getattr(arguments, "features", ())),
-        features=features,
-        data=arguments.data,
-        stream=arguments.stream,
-        labels=arguments.labels,
-        transpose=arguments.transpose,
-        header=not arguments.no_header,
-        missing=tuple(word.strip() for entry in arguments.missing for word in entry.split(",")),
-        decimal=arguments.decimal,
-        duplicates=arguments.duplicates,
-        unlabeled=getattr(arguments, "unlabeled", "use"),
-    )
-    return read(arguments.table, chosen)
+# ---------------------------------------------------------------- progress
+
+
+def step(text: str, end: str = "\n") -> None:
+    """Report a step on a terminal, and nothing to a log."""
+    if is_watched():
+        print(f"{text} …", file=sys.stderr, end=end, flush=True)
+
+
+def is_watched() -> bool:
+    """Whether somebody watches: the standard error is a terminal."""
+    return sys.stderr is not None and sys.stderr.isatty()
+
+
+def has_bar() -> bool:
+    """Whether a progress bar can be shown, and is seen."""
+    return is_watched() and bool(importlib.util.find_spec("tqdm"))

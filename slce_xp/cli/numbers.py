@@ -1,127 +1,114 @@
-"""Numbers as people write them: decimal commas, thousands separators, words for missing values."""
+"""Numbers as people write them: decimal commas, thousands separators, words among numbers."""
 
 from __future__ import annotations
 
 import re
+from argparse import Namespace
 from collections.abc import Iterable
 from typing import Any
 
-import numpy as np
+from slce_xp.cli import tables
+from slce_xp.cli.tables import TableError
 
-from slce_xp.cli.table import library, note
-
-_OTHER = {".": ",", ",": "."}  # the usual thousands separator, by the decimal one
-_SIGN, _EXPONENT = r"\s*[+-]?", r"(?:[eE][+-]?\d+)?\s*"
-
-
-def _grouped(decimal: str) -> str:
-    """Return the pattern of numbers with thousands separators: 1,234.5 or 1 234.5 or 1'234.5."""
-    groups = "|".join(rf"(?:{mark}\d{{3}})+" for mark in (re.escape(_OTHER[decimal]), " ", "'"))
-    return rf"{_SIGN}\d{{1,3}}(?:{groups})(?:{re.escape(decimal)}\d*)?{_EXPONENT}"
+# 1,5 and 1.234,5 and 1 234 with a decimal comma; 1,234.5 and 1'234 with a decimal point.
+_WRITTEN = {
+    ",": re.compile(r"\s*[+-]?(?=,?\d)(\d+|\d{1,3}([.' ]\d{3})+)?(,\d*)?([eE][+-]?\d+)?\s*"),
+    ".": re.compile(r"\s*[+-]?\d{1,3}([,' ]\d{3})+(\.\d*)?([eE][+-]?\d+)?\s*"),
+}
+_LIKE = re.compile(r"^[+-]?[\d.,' ]*\d[\d.,' ]*([eE][+-]?\d+)?$|,")  # somewhere in the world
+MOST_WORDS = 6  # different words in columns of numbers that are taken for missing values
 
 
-_GROUPED = {decimal: re.compile(_grouped(decimal)) for decimal in _OTHER}
-_PLAIN = re.compile(rf"{_SIGN}(?:\d+\.?\d*|\.\d+){_EXPONENT}")
-_COMMA = re.compile(rf"{_SIGN}(?:\d+,\d*|,\d+){_EXPONENT}")
-
-
-def is_number(text: str) -> bool:
-    """Whether a word is a plain number."""
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
-
-
-def decimal_of(cells: Iterable[str], separator: str) -> str | None:
-    """Return the decimal separator of numbers among words; None if there is none to be known.
-
-    "1,234" alone may be both, unless `separator`, that of the columns, is a semicolon: files with
-    these come from places where commas are decimal.
-    """
-    seen = {"comma": "", "point": "", "either": ""}
-    for cell in cells:
-        if _PLAIN.fullmatch(cell):
-            continue
-        comma = bool(_COMMA.fullmatch(cell) or _GROUPED[","].fullmatch(cell))
-        point = bool(_GROUPED["."].fullmatch(cell))
-        if comma and point and "," not in cell:  # 1 234
-            seen["point"] = seen["point"] or cell
-        elif comma or point:
-            kind = "either" if comma and point else "comma" if comma else "point"
-            seen[kind] = seen[kind] or cell
-    if seen["comma"] and seen["point"]:
-        return None
-    found = "," if seen["comma"] else "." if seen["point"] else None
-    if found is None and seen["either"] and separator == ";":
-        found = ","
-    if found is not None:
-        cell = seen["comma"] or seen["point"] or seen["either"]
-        note(
-            f"{cell!r} is read as {_value(cell, found):.15g}; if that is wrong: "
-            f"--decimal {_OTHER[found]!r}"
-        )
-    return found
-
-
-def _value(cell: str, decimal: str) -> float:
-    digits = re.sub(f"[{_OTHER[decimal]}' ]", "", cell)
-    return float(digits.replace(",", "."))
-
-
-def as_numbers(column: Any, decimal: str | None) -> Any:
-    """Return a column as numbers, NaN for text that is not a number.
-
-    Without a decimal separator, numbers with thousands separators are text.
-    """
-    pandas = library("pandas", "the table needs")
-    if pandas.api.types.is_numeric_dtype(column):
-        return column.astype(float)
-    plain = column
-    if decimal == ",":  # 1.234 is not a plain number then
-        plain = column.mask(column.map(lambda cell: isinstance(cell, str)).astype(bool), np.nan)
-    values = pandas.to_numeric(plain, errors="coerce").astype(float)
-    left = column[values.isna() & column.notna()]
-    if not len(left) or decimal is None:
-        return values
-    left = left.astype(str)
-    grouped = left.str.fullmatch(_GROUPED[decimal].pattern)
-    plain = left.where(~grouped, left.str.replace(f"[{_OTHER[decimal]}' ]", "", regex=True))
-    if decimal == ",":
-        plain = plain[~plain.str.contains(".", regex=False)].str.replace(",", ".", regex=False)
-    values[plain.index] = pandas.to_numeric(plain, errors="coerce").astype(float)
-    return values
-
-
-def text_columns(frame: Any) -> list[Any]:
+def text_columns(frame: Any) -> list[str]:
     """Return the columns that are neither numbers nor empty."""
-    is_number = library("pandas", "the table needs").api.types.is_numeric_dtype
+    is_number = tables.library("pandas", "the table needs").api.types.is_numeric_dtype
     text = [name for name, kind in frame.dtypes.items() if not is_number(kind)]
     return [name for name in text if not frame[name].isna().all()]
 
 
-def words(frame: Any, columns: Iterable[Any]) -> list[str]:
-    """Return the different cells of some columns that are text, and not plain numbers."""
-    to_numeric = library("pandas", "the table needs").to_numeric
-    found: dict[str, None] = {}
-    for name in columns:
-        left = frame[name][to_numeric(frame[name], errors="coerce").isna()]
-        found.update(dict.fromkeys(cell for cell in left.unique() if isinstance(cell, str)))
-    return list(found)
+def as_numbers(column: Any, decimal: str | None = None) -> Any:
+    """Return a column as numbers, NaN for cells that are none."""
+    to_numeric = tables.library("pandas", "the table needs").to_numeric
+    if column.dtype.kind in "mM":  # dates, which would become numbers
+        column = column.astype(str)
+    if decimal is not None:
+        column = column.map(lambda cell: _plain(cell, decimal) if isinstance(cell, str) else cell)
+    return to_numeric(column, errors="coerce")
 
 
-def is_ambiguous(cells: Iterable[str]) -> bool:
-    """Whether all words are numbers such as 1,234, in which a comma may mean two things."""
-    return all(_COMMA.fullmatch(cell) and _GROUPED["."].fullmatch(cell) for cell in cells)
+def no_numbers(column: Any, decimal: str | None = None) -> Any:
+    """Return the cells of a column that are neither numbers nor missing."""
+    return column[as_numbers(column, decimal).isna() & column.notna()].astype(str)
 
 
-def are_mostly_numbers(wrong: Any, count: int) -> bool:
-    """Whether a column of `count` cells, of which some are not plain numbers, means numbers."""
-    words = sum(not is_like_number(str(cell)) for cell in wrong)
-    return 2 * words < count
+def words(frame: Any, names: Iterable[str]) -> list[str]:
+    """Return the different cells of columns of text that are not numbers."""
+    return list(dict.fromkeys(cell for name in names for cell in no_numbers(frame[name]).unique()))
 
 
-def is_like_number(cell: str) -> bool:
-    """Whether a word is a number in some place of the world."""
-    return any(pattern.fullmatch(cell) for pattern in (_PLAIN, _COMMA, *_GROUPED.values()))
+def decimal_of(cells: Iterable[str], separator: str = ",") -> str | None:
+    """Return, and report, the decimal separator of numbers among cells; None if unknown.
+
+    "1,234" alone may be both, unless `separator`, that of the columns, is a semicolon: files with
+    these come from places where commas are decimal.
+    """
+    comma, point = (set(filter(form.fullmatch, cells)) for form in _WRITTEN.values())
+    both = comma & point
+    if comma - both and point - both:
+        return None
+    if comma - both or (both and separator == ";"):
+        decimal, other, known = ",", ".", comma - both or both
+    elif point - both or not all("," in cell for cell in both):  # 1 234
+        decimal, other, known = ".", ",", point - both or both
+    else:
+        return None
+    value = float(_plain(min(known), decimal))
+    tables.note(f"{min(known)!r} is read as {value:.15g}; if that is wrong: --decimal {other!r}")
+    return decimal
+
+
+def _plain(cell: str, decimal: str) -> str:
+    """Return a number as Python writes it; with a decimal comma, 1.5 is none."""
+    if not _WRITTEN[decimal].fullmatch(cell):
+        return cell if decimal == "." else ""
+    return re.sub("[.' ]" if decimal == "," else "[,' ]", "", cell).replace(",", ".")
+
+
+def with_numbers(frame: Any, text: Iterable[str], decimal: str | None) -> Any:
+    """Return the frame with numbers in those columns of text in which every cell is one."""
+    for name in text:
+        values = as_numbers(frame[name], decimal)
+        if (values.notna() | frame[name].isna()).all():
+            frame[name] = values.astype(float)
+    return frame
+
+
+def refuse_words(frame: Any, names: Iterable[str], arguments: Namespace) -> None:
+    """Raise TableError if columns that should be numbers hold words."""
+    decimal = frame.attrs.get("decimal")
+    found = {name: no_numbers(frame[name], decimal) for name in names}
+    wrong = {name: cells for name, cells in found.items() if len(cells)}
+    if not wrong:
+        return
+    different = list(dict.fromkeys(cell for cells in wrong.values() for cell in cells))
+    changes: dict[str, str | None] = {}
+    remedy = "correct these cells"
+    if all(form.fullmatch(word) for word in different for form in _WRITTEN.values()):
+        changes = {"--decimal": "."}
+        remedy = "say whether commas group thousands (--decimal .) or are decimal (--decimal ,)"
+    elif len(different) <= MOST_WORDS and not any(map(_LIKE.search, different)):
+        changes = {"--na": ",".join([*arguments.na, *different]), "--missing": "mean"}
+        remedy = f"if they stand for missing values, say so: --na={changes['--na']}"
+    name, cells = next(iter(wrong.items()))
+    row = frame.index.get_loc(cells.index[0]) + 1
+    raise TableError(
+        f"{arguments.table}: words among the numbers of {tables.some(list(wrong))}: "
+        f"{tables.some(different)} ({cells.iloc[0]!r} in row {row} of {name!r}); {remedy}",
+        changes,
+    )
+
+
+def are_mostly_numbers(column: Any) -> bool:
+    """Whether a column of text means numbers, for more than half of its cells are some."""
+    words = sum(not _LIKE.search(cell) for cell in no_numbers(column))
+    return 2 * words < int(column.notna().sum())
