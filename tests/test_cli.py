@@ -587,7 +587,7 @@ def test_options_that_do_not_fit_the_table_raise(call, message, folder):
         (["fit"], "required: TABLE"),
         (["fit", "t.csv"], "the following arguments are required: --label"),
         (["fit", "t.csv", "--label", "y", "--nope"], "unrecognized arguments: --nope"),
-        (["fit", "t.csv", "--label", "y", "--components", "0"], "integer ≥ 1, a share of"),
+        (["fit", "t.csv", "--label", "y", "--components", "0"], "integer ≥ 1, a share between"),
         (["fit", "t.csv", "--label", "y", "--components", "-3"], "1, or 'positive'"),
         (["fit", "t.csv", "--label", "y", "--plot-components", "1,1"], "three different ones"),
         (["fit", "t.csv", "--label", "y", "--components", "two"], "got 'two'"),

@@ -203,7 +203,7 @@ def test_anndata_refuses_marks_of_genes_that_are_not_booleans(cells, marks):
     import slce_xp.anndata
 
     cells.var["highly_variable"] = pandas.Series(marks * 20, dtype=object).to_numpy()
-    with pytest.raises(ValueError, match="must be True or False for every gene"):
+    with pytest.raises(ValueError, match="must be True or False for each of the"):
         slce_xp.anndata.select(cells, n_features=4)
 
 

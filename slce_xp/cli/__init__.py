@@ -27,7 +27,7 @@ OPTIONS = {
     "n_classes": "--classes", "n_resamples": "--resamples", "cv": "--folds",
     "n_features_to_select": "--top",
     **{name: f"--{name.replace('_', '-')}" for name in (
-        "components", "methods", "backend", "device", "max_memory", "machine_memory", "time_limit",
+        "components", "methods", "backend", "device", "max_memory", "machine_memory",
     )},
 }  # fmt: skip
 
