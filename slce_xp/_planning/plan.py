@@ -27,7 +27,8 @@ from slce_xp._planning.sizes import format_bytes
 LARGEST_FORMED = {MEMORY: 1200, BLOCKS: 5000, CLUSTER: 5000}
 # The same for a sparse X in memory, in which an iteration is much faster.
 LARGEST_FORMED_SPARSE = 400
-# A larger one is formed unless that takes this many times the work of an iteration.
+# A larger one of dense X is formed unless that takes this many times the work of an iteration, for
+# its result is exact. Of sparse X, which is often counts, the work alone decides.
 LEAST_GAIN = 2.0
 # Time of a flop relative to one of a large dense product: of products with centred blocks of rows,
 # of sparse products, and of LAPACK's eigensolvers.
@@ -211,7 +212,8 @@ def preferred_form(problem: Problem) -> tuple[str, str]:
     iterating = share * slowdown * _flops("krylov", problem)
     iterating += EIGH_SLOWDOWN * 12.0 * (share * problem.rows) ** 3
     forming = float(problem.n * problem.d * m) + EIGH_SLOWDOWN * 4 / 3 * m**3
-    if problem.where == MEMORY and forming < LEAST_GAIN * iterating:
+    gain = 1.0 if is_sparse else LEAST_GAIN
+    if problem.where == MEMORY and forming < gain * iterating:
         return form, f"an iteration takes as much work as the {m} × {m} matrix"
     return "krylov", f"a matrix of {m} rows takes more work than an iteration"
 
