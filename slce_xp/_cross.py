@@ -228,7 +228,7 @@ def cross_embed(
     confusion = np.zeros((len(labels.classes),) * 2, dtype=np.int64)
     found = held_out(fit, model, X, y, matrix, labels, folds, options)
     for fold, held in enumerate(found):
-        test = folds.codes == fold
+        test = np.flatnonzero(folds.codes == fold)
         scores[test] = _rotated(held.scores, whole, test)
         np.add.at(confusion, (labels.codes[test], held.predicted), 1)
     return CrossEmbedding(
@@ -245,10 +245,13 @@ def cross_embed(
 
 def _rotated(scores: np.ndarray, onto: np.ndarray, held: np.ndarray) -> np.ndarray:
     """Held-out scores, moved and rotated as it maps the others onto their target best."""
-    seen, target = scores[~held], onto[~held]
-    centre, origin = seen.mean(axis=0), target.mean(axis=0)
-    left, _, right = np.linalg.svd((seen - centre).T @ (target - origin), full_matrices=False)
-    return np.asarray((scores[held] - centre) @ (left @ right) + origin)
+    n, unseen, other = len(scores) - len(held), scores[held], onto[held]
+    ones = np.ones(len(scores))  # products with it are faster than sums of short rows
+    centre = (ones @ scores - ones[held] @ unseen) / n
+    origin = (ones @ onto - ones[held] @ other) / n
+    products = scores.T @ onto - unseen.T @ other - n * np.outer(centre, origin)
+    left, _, right = np.linalg.svd(products, full_matrices=False)
+    return np.asarray((unseen - centre) @ (left @ right) + origin)
 
 
 def _ellipses(
@@ -258,7 +261,8 @@ def _ellipses(
     p = min(2, scores.shape[1])
     found = []
     for code, label in enumerate(classes):
-        mine = np.flatnonzero((codes == code) & np.isfinite(scores).all(axis=1))
+        mine = np.flatnonzero(codes == code)
+        mine = mine[np.isfinite(scores[mine, :1])[:, 0]]
         points = scores[mine, :p]
         if units is not None and len(mine):
             _, unit, sizes = np.unique(units[mine], return_inverse=True, return_counts=True)

@@ -60,13 +60,16 @@ def make_folds(
         Codes of groups that stay together.
     """
     word = "samples" if groups is None else "groups"
-    units = np.arange(len(y)) if groups is None else groups
-    members = np.unique(np.stack([units, y]), axis=1)
-    sizes = np.bincount(members[1], minlength=len(classes))
-    # A group is dealt with the rarest of its classes.
-    order = np.argsort(sizes[members[1]], kind="stable")
-    unit, first = np.unique(members[0][order], return_index=True)
-    stratum = members[1][order][first]
+    if groups is None:
+        units = unit = np.arange(len(y))
+        stratum, sizes = y, np.bincount(y, minlength=len(classes))
+    else:
+        units, members = groups, np.unique(np.stack([groups, y]), axis=1)
+        sizes = np.bincount(members[1], minlength=len(classes))
+        # A group is dealt with the rarest of its classes.
+        order = np.argsort(sizes[members[1]], kind="stable")
+        unit, first = np.unique(members[0][order], return_index=True)
+        stratum = members[1][order][first]
     shared = sizes >= 2
     alone = ", ".join(repr(str(label)) for label in classes[~shared][:5])
     if shared.sum() < 2:

@@ -193,8 +193,8 @@ def permutation_test(
     Notes
     -----
     All permutations are products with one matrix of samples in their principal axes, which do not
-    depend on labels. If n and d are both large, samples are first projected onto 256 random
-    directions; the test stays exact.
+    depend on labels. More than 1200 samples are first projected onto 32 to 256 random directions,
+    if they have more features; the test stays exact.
 
     Examples
     --------

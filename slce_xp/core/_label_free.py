@@ -13,17 +13,18 @@ from ._groups import Groups
 from ._moments import moments_of
 from ._rows import Rows
 
-# Matrices of more rows than this are not factored: that would take longer than a fit.
-LARGEST_FACTORED = 1200
-# Random directions that are taken instead: squared distances keep within about 1/√128.
-RANDOM_DIRECTIONS = 256
+# Up to so many samples are kept as they are: their n × n matrix is factored at once.
+FEW_SAMPLES = 1200
+# More are projected onto so many random directions, which keep squared distances to √(2 / r) of
+# themselves: fewer if there are so many samples that scores would have more numbers than this.
+DIRECTIONS, LEAST_DIRECTIONS, SCORES = 256, 32, 2**22
 
 
 def principal_scores(rows: Rows, seed: int = 0, *, exact: bool = False) -> tuple[Array, Array]:
     """Centred samples in the basis of their principal axes, in which scatters are diagonal.
 
     Distances between samples are those in X. If both n and d are large, X is projected onto random
-    directions first, unless `exact`.
+    directions first, unless `exact`: distances are then about those in X.
 
     Returns
     -------
@@ -34,7 +35,8 @@ def principal_scores(rows: Rows, seed: int = 0, *, exact: bool = False) -> tuple
     """
     groups = Groups(np.zeros(rows.n, dtype=np.int64), 1, 1)
     is_wide = rows.n <= rows.d and rows.has_outer
-    is_reduced = not exact and min(rows.n, rows.d) > LARGEST_FACTORED
+    count = max(LEAST_DIRECTIONS, min(DIRECTIONS, SCORES // rows.n))
+    is_reduced = not exact and rows.n > FEW_SAMPLES and rows.d > count
     moments = moments_of(
         rows, groups, second=not (is_wide or is_reduced), dense=is_wide and not is_reduced
     ).about_mean()
@@ -45,8 +47,8 @@ def principal_scores(rows: Rows, seed: int = 0, *, exact: bool = False) -> tuple
         values = xp.clip(values, 0.0)
         return vectors * (unit * xp.sqrt(values)), values * unit * unit
     if is_reduced:
-        directions = samples.draw(seed, rows.d, RANDOM_DIRECTIONS)
-        scores = samples.times(directions / math.sqrt(RANDOM_DIRECTIONS))
+        directions = samples.draw(seed, rows.d, count)
+        scores = samples.times(directions / math.sqrt(count))
         values, vectors = _backend.eigh(_backend.gram(scores))
         scores = scores @ vectors
     else:
