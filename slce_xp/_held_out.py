@@ -206,8 +206,8 @@ def _fold_term(
     if weights is not None:
         rows *= xp.sqrt(weights)[:, None]
     rows = xp.take(rows, _backend.from_host(np.argsort(part, kind="stable"), place), axis=0)
-    edges = np.cumsum([0, *np.bincount(part, minlength=parts)]).tolist()
-    seconds = [_backend.gram(rows[a:b, :]) for a, b in itertools.pairwise(edges)]
+    edges = itertools.pairwise([0, *map(int, np.cumsum(np.bincount(part, minlength=parts)))])
+    seconds = [_backend.gram(rows[a:b, :]) for a, b in edges]
     return sums, xp.stack(seconds)
 
 

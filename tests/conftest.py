@@ -245,8 +245,8 @@ def load_set(folder, name):
 # `pytest` runs what it can: who has only the package and pytest sees the rest skipped.
 OPTIONAL = {
     *("anndata", "array_api_strict", "cupy", "dask", "distributed", "dpctl", "dpnp", "h5py"),
-    *("hypothesis", "jax", "joblib", "matplotlib", "openpyxl", "pandas", "plotly", "polars", "pyarrow"),
-    *("sklearn", "torch", "tqdm", "zarr"),
+    *("hypothesis", "jax", "joblib", "matplotlib", "openpyxl", "pandas", "plotly", "polars"),
+    *("pyarrow", "sklearn", "torch", "tqdm", "zarr"),
 }
 
 

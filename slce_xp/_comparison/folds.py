@@ -13,7 +13,6 @@ import numpy as np
 from slce_xp import _backend
 from slce_xp._comparison.methods import ALL_FEATURES, Method, Sizes
 from slce_xp._data import columns
-from slce_xp._folds import make_folds
 
 NEIGHBOURS = 5
 Split = tuple[np.ndarray, np.ndarray]
@@ -41,11 +40,6 @@ class Outcome(NamedTuple):
 
     entries: tuple[Entry, ...] = ()
     note: str = ""
-
-
-def stratified(y: np.ndarray, folds: int, seed: int) -> list[Split]:
-    """Return training and test samples of each fold, with about equal shares of all classes."""
-    return make_folds(y, folds, seed, np.unique(y)).splits()
 
 
 def sizes_of(X: Any, y: np.ndarray, splits: Sequence[Split]) -> Sizes:
