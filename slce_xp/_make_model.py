@@ -49,7 +49,8 @@ def make_model(
     elif (share := _parameters.as_share(n_components)) is not None:
         kept = components_for(share, solution.values[:low])
     (loss,) = _backend.read(moments.total_loss)
-    _warnings.warn_if_useless(n_components, kept, low, high)
+    is_iterated = plan.form == "krylov"
+    _warnings.warn_if_useless(n_components, kept, low, high, is_iterated=is_iterated)
     exponent, names = moments.unit_exponent, _matrix.feature_names(X)
     note = _warnings.note_on_units(problem, solution.rounding, names)
     total_loss, zero_level, residual = _eigen.scaled_numbers(

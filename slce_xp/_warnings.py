@@ -49,8 +49,13 @@ def note_on_units(problem: Problem, rounding: float, names: np.ndarray | None) -
     return note
 
 
-def warn_if_useless(n_components: int | float | str | None, kept: int, low: int, high: int) -> None:
-    """Warn if components do not lower the loss, or may not; `low` to `high` do, `kept` remain."""
+def warn_if_useless(
+    n_components: int | float | str | None, kept: int, low: int, high: int, *, is_iterated: bool
+) -> None:
+    """Warn if components do not lower the loss, or may not; `low` to `high` do, `kept` remain.
+
+    By default there may be some of those, which only an iteration does not find.
+    """
     is_share = _parameters.as_share(n_components) is not None
     counts_itself = is_share or n_components == "positive"
     if counts_itself and kept == low < high:
@@ -69,9 +74,10 @@ def warn_if_useless(n_components: int | float | str | None, kept: int, low: int,
             "no direction lowers the loss, so the embedding is of little use: the classes overlap "
             "too much",
         )
-    elif n_components is not None and not counts_itself and low < kept:
+    elif (n_components is not None or is_iterated) and not counts_itself and low < kept:
         known = "lower" if low == high else "are known to lower"
+        others = ", and an iteration does not find the others" * is_iterated
         warn(
-            f"n_components={kept} was asked for, but only the first {low} {known} the loss; "
-            "n_components='positive' keeps those",
+            f"n_components={kept} was asked for, but only the first {low} {known} the loss{others};"
+            f" n_components='positive' keeps those{' and a dense solver has all' * is_iterated}"
         )

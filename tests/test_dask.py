@@ -139,6 +139,7 @@ def test_other_dtypes_are_converted(solver, stored):
     assert_same(model, slce_xp.fit(X, y, solver=solver), 1e-5 if single else 1e-10)
 
 
+@pytest.mark.filterwarnings("ignore:n_components=.* only the first")
 @pytest.mark.parametrize("cut", ["rows", "ragged"])
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_many_classes(solver, cut):

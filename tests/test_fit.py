@@ -31,6 +31,7 @@ def check_against_oracle(backend, dtype, solver, X, y):
     oracle.assert_leading(model, backend, oracle.matrix(X, y), dtype, k)
 
 
+@pytest.mark.filterwarnings("ignore:n_components=.* only the first")
 @pytest.mark.parametrize("problem", PROBLEMS)
 @pytest.mark.parametrize("solver", FORMS)
 def test_forms_and_backends_agree_with_the_oracle(xp, dtype, solver, problem):
@@ -39,6 +40,7 @@ def test_forms_and_backends_agree_with_the_oracle(xp, dtype, solver, problem):
     check_against_oracle(xp, dtype, solver, *PROBLEMS[problem])
 
 
+@pytest.mark.filterwarnings("ignore:n_components=.* only the first")
 @pytest.mark.parametrize("solver", FORMS)
 def test_digits(dtype, solver):
     with make_backend("numpy") as backend:

@@ -168,6 +168,7 @@ def test_too_few_passes_warn_and_the_rest_is_honest(side):
     check_promise(X, y, model)
 
 
+@pytest.mark.filterwarnings("ignore:n_components=.* only the first")
 def test_the_convergence_warning_points_at_the_caller():
     X, y = drawn()
     with pytest.warns(slce_xp.ConvergenceWarning) as record:
@@ -391,6 +392,7 @@ def test_data_of_low_rank(dtype, side, rank):
 # ---------------------------------------------------------------- beyond the positive ones
 
 
+@pytest.mark.filterwarnings("ignore:n_components=.* only the first")
 @pytest.mark.parametrize("side", SIDES)
 def test_fewer_positive_eigenvalues_than_components(side):
     """An iteration returns as many as asked for, and says how many lower the loss."""
@@ -410,6 +412,7 @@ def test_fewer_positive_eigenvalues_than_components(side):
         slce_xp.fit(X, y, 5, solver="krylov")
 
 
+@pytest.mark.filterwarnings("ignore:n_components=.* only the first")
 def test_some_positive_eigenvalues():
     X, y = overlapping()
     rng = np.random.default_rng(1)
@@ -560,3 +563,17 @@ def test_real_data_take_few_passes_and_agree_with_a_dense_form(monkeypatch, data
         assert angle <= bounds[j]
     lost = values.sum() - model.eigenvalues.sum()
     assert abs(lost) <= 1e-4 * values.sum()
+
+
+def test_components_that_an_iteration_does_not_find_are_named():
+    """By default there are K − 1 components, also if fewer lower the loss."""
+    X, y = np.random.default_rng(0).normal(size=(400, 120)), np.arange(400) % 6
+    X[y == 0] += 1.0
+    with pytest.warns(UserWarning, match="only the first 1 lower the loss, and an iteration"):
+        model = slce_xp.fit(X, y, solver="krylov")
+    assert (model.n_components, model.n_positive) == (5, 1)
+    assert not np.isfinite(model.angle_bounds[1:]).any()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert slce_xp.fit(X, y, "positive", solver="krylov").n_components == 1
+        assert np.isfinite(slce_xp.fit(X, y, solver="scatter").angle_bounds).all()

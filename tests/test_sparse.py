@@ -67,6 +67,7 @@ def never_dense(monkeypatch):
 # ---------------------------------------------------------------- SciPy
 
 
+@pytest.mark.filterwarnings("ignore:n_components=.* only the first")
 @pytest.mark.parametrize("problem", PROBLEMS)
 @pytest.mark.parametrize("solver", [*FORMS, "auto"])
 def test_forms_agree_with_the_oracle(never_dense, dtype, solver, problem):
@@ -465,6 +466,7 @@ def torch_csr():
     return make
 
 
+@pytest.mark.filterwarnings("ignore:n_components=.* only the first")
 @pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta")
 @pytest.mark.parametrize("problem", PROBLEMS)
 @pytest.mark.parametrize("solver", BY_ROWS)
