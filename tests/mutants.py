@@ -258,6 +258,27 @@ MUTANTS = {
         "pass",
         "tests/test_separation.py::test_predictions_are_those_of_discriminant_analysis",
     ),
+    "fold-leak": Mutant(
+        "folds that are fitted to the samples that they hold out",
+        "_folds.py",
+        "(np.flatnonzero(self.codes != fold), ",
+        "(np.arange(len(self.codes)), ",
+        "tests/test_cross.py::test_folds_are_fits_of_their_training_sets",
+    ),
+    "resample-weights": Mutant(
+        "resamples that forget the weights of samples",
+        "_importance.py",
+        "sample_weight=counts * weights",
+        "sample_weight=counts",
+        "tests/test_importance.py::test_interval_is_that_of_fits_to_resamples",
+    ),
+    "holm": Mutant(
+        "adjusted p-values in the order of the p-values",
+        "_permutation.py",
+        "adjusted[order] = np.minimum(steps, 1.0)",
+        "adjusted[:] = np.minimum(steps, 1.0)",
+        "tests/test_permutation.py::test_pairs_by_holm",
+    ),
     "leak": Mutant(
         "a score of the samples that were fitted",
         "_comparison/folds.py",
