@@ -263,7 +263,7 @@ MUTANTS = {
         "_folds.py",
         "(np.flatnonzero(self.codes != fold), ",
         "(np.arange(len(self.codes)), ",
-        "tests/test_cross.py::test_folds_are_fits_of_their_training_sets",
+        "tests/test_compare.py::test_accuracies_are_those_of_pipelines",
     ),
     "resample-weights": Mutant(
         "resamples that forget the weights of samples",

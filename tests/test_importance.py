@@ -99,9 +99,11 @@ def test_with_random_labels_few_lower_limits_exceed_one(d):
     assert np.mean(plain) > 0.25  # which is why 1 is not a threshold
 
 
-def test_interval_is_that_of_fits_to_resamples():
+@pytest.mark.parametrize("weights", [None, np.linspace(0.5, 3.0, 45)], ids=["", "weighted"])
+def test_interval_is_that_of_fits_to_resamples(weights):
     X, y = three_classes(d=60)
-    found = slce_xp.importance_interval(X, y, n_resamples=5, random_state=3)
+    options = {"n_resamples": 5, "random_state": 3, "sample_weight": weights}
+    found = slce_xp.importance_interval(X, y, **options)
     rng = np.random.default_rng(3)
     draws = []
     for _ in range(5):
@@ -110,12 +112,11 @@ def test_interval_is_that_of_fits_to_resamples():
             rows = np.flatnonzero(y == label)
             counts[rows] = rng.multinomial(len(rows), np.full(len(rows), 1 / len(rows)))
         rows = np.repeat(np.arange(len(y)), counts)
-        draws.append(slce_xp.fit(X[rows], y[rows]).importance)
+        drawn = None if weights is None else weights[rows]
+        draws.append(slce_xp.fit(X[rows], y[rows], sample_weight=drawn).importance)
     np.testing.assert_allclose(found.lower, np.quantile(draws, 0.025, axis=0), rtol=1e-7)
     np.testing.assert_allclose(found.upper, np.quantile(draws, 0.975, axis=0), rtol=1e-7)
-    sparse = slce_xp.importance_interval(
-        scipy.sparse.csr_matrix(X), y, n_resamples=5, random_state=3
-    )
+    sparse = slce_xp.importance_interval(scipy.sparse.csr_matrix(X), y, **options)
     np.testing.assert_allclose(sparse.lower, found.lower, rtol=1e-7)
 
 
