@@ -11,7 +11,7 @@ from slce_xp._backend import Array
 from slce_xp.core import _eigen
 from slce_xp.core._centred import Centred, Frame
 from slce_xp.core._groups import Groups
-from slce_xp.core._moments import Moments, moments_of
+from slce_xp.core._moments import GroupMoments, moments_of
 from slce_xp.core._rows import Rows
 
 
@@ -46,7 +46,7 @@ def structure(rows: Rows, axes: Array, shifted: Callable[[Array], Array]) -> Arr
     return xp.where(varies[:, None], found, xp.zeros_like(found))
 
 
-def centred_samples(rows: Rows) -> tuple[Moments, Centred]:
+def centred_samples(rows: Rows) -> tuple[GroupMoments, Centred]:
     """The moments of rows of any kind about their mean, and the rows minus it: one pass."""
     one = Groups(np.zeros(rows.n, dtype=np.int64), 1, 1)
     moments = moments_of(rows, one, dense=True).about_mean()

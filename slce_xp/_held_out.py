@@ -24,7 +24,7 @@ from slce_xp.core import _eigen, _separation
 from slce_xp.core._centred import Centred, Frame
 from slce_xp.core._groups import Groups
 from slce_xp.core._label_free import principal_scores
-from slce_xp.core._moments import Moments
+from slce_xp.core._moments import GroupMoments
 from slce_xp.core._problem import Problem
 from slce_xp.core._rows import Rows, open_array
 
@@ -152,7 +152,7 @@ def _shared_models(
 
 def _moments_by_fold(
     rows: Rows, frame: Frame, labels: Labels, folds: Folds
-) -> list[Moments] | None:
+) -> list[GroupMoments] | None:
     """Moments of the training set of each fold: one pass over X."""
     n_classes, n_folds = len(labels.classes), int(folds.codes.max()) + 1
     parts = n_folds + int((folds.codes < 0).any())  # the last one is in all training sets
@@ -177,7 +177,7 @@ def _moments_by_fold(
     for fold in range(n_folds):
         second = all_seconds - seconds[fold, :, :]
         found.append(
-            Moments(
+            GroupMoments(
                 totals.sum(axis=0) - totals[fold],
                 all_sums - sums[fold, :, :],
                 xp.linalg.diagonal(second)[None, :],
@@ -211,7 +211,7 @@ def _fold_term(
     return sums, xp.stack(seconds)
 
 
-def _model_of(model: Model, moments: Moments, shrinkage: Any) -> Model:
+def _model_of(model: Model, moments: GroupMoments, shrinkage: Any) -> Model:
     """The model of a training set, with the components of the one of all samples."""
     problem, k, new = Problem(moments), model.n_components, {}
     if model.criterion == "separation":

@@ -29,7 +29,7 @@ from slce_xp._planning.plan import Plan
 from slce_xp._planning.problem import MEMORY, Problem
 from slce_xp._progress import Progress
 from slce_xp.core import _dense, _separation
-from slce_xp.core._moments import Moments, moments_of
+from slce_xp.core._moments import GroupMoments, moments_of
 from slce_xp.core._problem import Problem as Eigenproblem
 
 
@@ -44,7 +44,7 @@ class Statistics:
     counts : numpy.ndarray of int64, shape (K,)
     n_samples, n_unlabeled : int
         All samples seen, and those without a label.
-    moments : Moments
+    moments : GroupMoments
         About a point near the mean.
     home : array, shape (0, 0)
         Of the library, on the device and of the dtype of the data.
@@ -58,7 +58,7 @@ class Statistics:
     counts: np.ndarray
     n_samples: int
     n_unlabeled: int
-    moments: Moments
+    moments: GroupMoments
     home: Array
     precision: str
     are_all: bool

@@ -62,7 +62,14 @@ from .sparse import (
     take_rows,
 )
 from .threads import LARGE_MATRIX
-from .tracing import call_traced, constant, is_traced, register_pytree, traced_namespace
+from .tracing import (
+    call_traced,
+    constant,
+    is_traced,
+    register_pytree,
+    requires_grad,
+    traced_namespace,
+)
 from .transfer import (
     detached,
     draw_normal,

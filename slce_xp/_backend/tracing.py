@@ -41,6 +41,12 @@ def _is_traced_by_jax(x: object) -> bool:
     return jax is not None and isinstance(x, jax.core.Tracer)
 
 
+def requires_grad(x: object) -> bool:
+    """Whether torch records what is done with `x`."""
+    torch: Any = sys.modules.get("torch")
+    return torch is not None and isinstance(x, torch.Tensor) and bool(x.requires_grad)
+
+
 def traced_namespace(x: Array) -> Any:
     """The namespace of a traced array."""
     if _is_traced_by_jax(x):

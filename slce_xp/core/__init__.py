@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING
 from .. import _lazy
 
 if TYPE_CHECKING:
+    from ._class_moments import Moments, class_moments
     from ._eigen import fix_signs, largest_eigenpairs
-    from ._moments import Moments, class_moments
     from ._separation import Separation, separating_components
     from ._solve import Eigenpairs, eigenpairs
     from ._sums import class_sums
@@ -30,9 +30,9 @@ else:
         __name__,
         {
             "Eigenpairs": "_solve",
-            "Moments": "_moments",
+            "Moments": "_class_moments",
             "Separation": "_separation",
-            "class_moments": "_moments",
+            "class_moments": "_class_moments",
             "class_sums": "_sums",
             "eigenpairs": "_solve",
             "fix_signs": "_eigen",

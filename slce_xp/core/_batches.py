@@ -17,7 +17,7 @@ from .. import _backend
 from .._backend import Array
 from ._centred import Centred, Frame
 from ._groups import Groups
-from ._moments import Moments
+from ._moments import GroupMoments
 from ._rows import Rows
 
 
@@ -80,7 +80,7 @@ class Effects:
     Parameters
     ----------
     batches : Batches
-    cells : Moments
+    cells : GroupMoments
         Of the cells as classes.
 
     Attributes
@@ -89,7 +89,7 @@ class Effects:
         β in units of scaled rows.
     """
 
-    def __init__(self, batches: Batches, cells: Moments) -> None:
+    def __init__(self, batches: Batches, cells: GroupMoments) -> None:
         self.batches, self._cells = batches, cells
         self.linear = batches.shifts()
         self.shifts = self._put(self.linear) @ cells.sums
@@ -103,7 +103,7 @@ class Effects:
             values, _backend.place_of(self._cells.sums), self._cells.sums.dtype
         )
 
-    def removed(self) -> Moments:
+    def removed(self) -> GroupMoments:
         """The moments of the classes, of samples without the shifts."""
         cells, batches = self._cells, self.batches
         xp = _backend.namespace_of(cells.sums)

@@ -12,6 +12,18 @@ from .._errors import invalid, wrong_type
 from ._rows import Rows
 
 
+def check_plain(*arrays: Any) -> None:
+    """Raise TypeError for arrays without values, or whose derivatives would be lost."""
+    for array in arrays:
+        if _backend.is_traced(array) or _backend.requires_grad(array):
+            raise wrong_type(
+                "x",
+                "x and weights must have values and no gradients here; got an array that jax.jit, "
+                "torch.compile or the like traces, or that requires a gradient. Pass x.detach(), "
+                "or jax.lax.stop_gradient(x) outside; class_sums and eigenpairs have derivatives",
+            )
+
+
 def as_matrix(x: Any, name: str = "x", *, dense: bool = False) -> Array:
     """A matrix of real numbers: an array, or a `Sparse` unless it has to be dense."""
     sparse = "" if dense else ", or a sparse matrix of SciPy, CuPy or torch"

@@ -44,10 +44,12 @@ class Groups(NamedTuple):
         n_classes: int,
         weights: Any = None,
         unlabeled_weight: float = 1.0,
+        *,
+        may_be_empty: bool = False,
     ) -> Groups:
-        """Groups of codes from 0 to K, with weights in units; each class must have a sample."""
+        """Groups of codes from 0 to K, with weights in units."""
         counts = np.bincount(codes, minlength=n_classes)
-        if (counts[:n_classes] == 0).any():
+        if (counts[:n_classes] == 0).any() and not may_be_empty:
             raise invalid(
                 "codes",
                 f"codes must have samples of each of the {n_classes} classes; got counts "

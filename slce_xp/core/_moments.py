@@ -17,11 +17,9 @@ import numpy as np
 
 from .. import _backend, _errors
 from .._backend import Array, Sparse, read
-from .._parameters import as_count
-from . import _given
 from ._centred import Frame
 from ._groups import Groups
-from ._rows import Rows, largest_magnitude, open_array
+from ._rows import Rows, largest_magnitude
 
 # Rows from which the centre is taken.
 PROBE_ROWS = 64
@@ -33,7 +31,7 @@ NEAR = 4.0
 
 
 @dataclass(frozen=True)
-class Moments:
+class GroupMoments:
     """Additive statistics of groups of samples: the K classes, and samples without a label.
 
     Attributes
@@ -211,7 +209,7 @@ class Moments:
 
     # ------------------------------------------------------------ arithmetic
 
-    def about(self, centre: Array) -> Moments:
+    def about(self, centre: Array) -> GroupMoments:
         """The same statistics about another centre, in units of scaled rows.
 
         Sums are moved between the two as they are represented: what rounding left of a mean stays
@@ -223,16 +221,16 @@ class Moments:
         sums = self.sums - self.weights[:, None] * step
         return replace(self, centre=centre, sums=sums, squares=squares, second=second)
 
-    def about_mean(self) -> Moments:
+    def about_mean(self) -> GroupMoments:
         """The same statistics about the mean."""
         return self.about(self.centre + self.offset)
 
-    def __add__(self, other: Moments) -> Moments:
+    def __add__(self, other: GroupMoments) -> GroupMoments:
         """The statistics of both sets of samples, about a point between their means.
 
         Both must have the same features and classes; `scale` and `weight_unit` may differ.
         """
-        if not isinstance(other, Moments):
+        if not isinstance(other, GroupMoments):
             return NotImplemented
         for name in ("n_features", "n_classes", "unlabeled_weight"):
             mine, theirs = getattr(self, name), getattr(other, name)
@@ -277,7 +275,7 @@ class Moments:
             return squares[0, ...]
         return squares[0, ...] + self.unlabeled_weight * squares[1, ...]
 
-    def in_units(self, scale: float, weight_unit: float) -> Moments:
+    def in_units(self, scale: float, weight_unit: float) -> GroupMoments:
         """The same statistics with another scale and another unit of weights."""
         if scale == self.scale and weight_unit == self.weight_unit:
             return self
@@ -297,7 +295,7 @@ class Moments:
             spread=self.spread * step,
         )
 
-    def reindexed(self, positions: np.ndarray, n_classes: int) -> Moments:
+    def reindexed(self, positions: np.ndarray, n_classes: int) -> GroupMoments:
         """With the classes at other positions among `n_classes`; others have no samples."""
         if len(positions) == n_classes == self.n_classes:
             return self
@@ -305,7 +303,7 @@ class Moments:
             positions = np.append(positions, n_classes)
         return self._placed(positions, n_classes + (not self.is_supervised))
 
-    def only(self, classes: np.ndarray) -> Moments:
+    def only(self, classes: np.ndarray) -> GroupMoments:
         """With some of the classes only, which have all samples."""
         if len(classes) == self.n_classes:
             return self
@@ -314,7 +312,7 @@ class Moments:
         sums = place.xp.take(self.sums, _backend.from_host(groups, place), axis=0)
         return replace(self, totals=self.totals[groups], sums=sums)
 
-    def _placed(self, positions: np.ndarray, height: int) -> Moments:
+    def _placed(self, positions: np.ndarray, height: int) -> GroupMoments:
         """With groups at their positions among `height`, zeros elsewhere."""
         xp, device = place = _backend.place_of(self.sums)
         totals = np.zeros(height)
@@ -326,7 +324,7 @@ class Moments:
         sums = xp.take(rows, _backend.from_host(index, place), axis=0)
         return replace(self, totals=totals, sums=sums)
 
-    def _with_unlabeled(self, like: Moments) -> Moments:
+    def _with_unlabeled(self, like: GroupMoments) -> GroupMoments:
         """With a group of samples without a label, if `like` has one."""
         if like.is_supervised or not self.is_supervised:
             return self
@@ -347,7 +345,7 @@ class OnHost(NamedTuple):
     Attributes
     ----------
     squares, offset, centre : numpy.ndarray
-        As in `Moments`.
+        As in `GroupMoments`.
     labeled : numpy.ndarray, shape (d,), or None
         Σ w z over samples with a label, if not all have one.
     """
@@ -375,54 +373,9 @@ def check_range(weights: np.ndarray, dtype: str, counted: Any = True) -> None:
 # ---------------------------------------------------------------- passes
 
 
-def class_moments(
-    x: Any, codes: Any, n_classes: int, /, *, weights: Any = None, second: bool = False
-) -> Moments:
-    """Class statistics of an array: moments that can be added to those of other samples.
-
-    Parameters
-    ----------
-    x : array, or sparse matrix of SciPy, CuPy or torch, shape (n, d)
-    codes : array of int, shape (n,)
-        The class of each row, from 0 to K − 1.
-    n_classes : int
-        K. Each class must have a row.
-    weights : array, shape (n,), optional
-        Positive weight of each row; ones by default.
-    second : bool
-        Whether to compute the (d, d) second moment, too.
-
-    Returns
-    -------
-    Moments
-        ``a + b`` are the moments of both sets of samples.
-
-    Examples
-    --------
-    >>> import array_api_strict as xp
-    >>> from slce_xp.core import class_moments
-    >>> x = xp.asarray([[0.0], [2.0], [6.0], [8.0]])
-    >>> codes = xp.asarray([0, 1, 0, 1])
-    >>> both = class_moments(x[:2, :], codes[:2], 2)
-    >>> both = both + class_moments(x[2:, :], codes[2:], 2)
-    >>> both.mean
-    Array([4.], dtype=array_api_strict.float64)
-    >>> both.centroids
-    Array([[3.],
-           [5.]], dtype=array_api_strict.float64)
-    """
-    x, n_classes = _given.as_matrix(x), as_count(n_classes, "n_classes", 2)
-    rows = open_array(x, _backend.sums_dtype(x))
-    groups = Groups.of(_given.as_codes(codes, rows.n, n_classes), n_classes, weights)
-    if not groups.is_supervised:
-        raise _errors.invalid(
-            "codes", f"codes must be from 0 to n_classes − 1 = {n_classes - 1}; got {n_classes}"
-        )
-    with _backend.computing(rows.place):
-        return moments_of(rows, groups, second=second)
-
-
-def moments_of(rows: Rows, groups: Groups, *, second: bool = False, dense: bool = False) -> Moments:
+def moments_of(
+    rows: Rows, groups: Groups, *, second: bool = False, dense: bool = False
+) -> GroupMoments:
     """The moments of all samples: one pass, or more if the first rows were not typical.
 
     Parameters
@@ -468,7 +421,7 @@ def _probed_frame(rows: Rows, is_shifted: bool, second: bool) -> Frame:
     return Frame(1.0, centre)
 
 
-def _better_frame(frame: Frame, moments: Moments, moved: float, rows: Rows) -> Frame | None:
+def _better_frame(frame: Frame, moments: GroupMoments, moved: float, rows: Rows) -> Frame | None:
     """The frame in which to sum again; None if the sums are good enough.
 
     Any NaN or infinity in X reaches the sums, so finite sums prove a finite X. Squares of squares,
@@ -508,8 +461,8 @@ def _in_scale(frame: Frame, scale: float) -> Frame:
 
 def _moments_in(
     frame: Frame, rows: Rows, groups: Groups, second: bool, is_shifted: bool
-) -> tuple[Moments, float]:
-    """Moments by one pass, and Σ |s| w·‖offset‖²."""
+) -> tuple[GroupMoments, float]:
+    """GroupMoments by one pass, and Σ |s| w·‖offset‖²."""
     height = groups.n_groups
     term = partial(_moment_term, frame, height, second, is_shifted)
     # The centred copy; with signs also products of it, and for sparse rows a dense copy.
@@ -526,7 +479,7 @@ def _moments_in(
     xp = rows.place.xp
     if squares is None:
         squares = xp.linalg.diagonal(matrix)[None, :]
-    moments = Moments(
+    moments = GroupMoments(
         groups.totals,
         sums,
         squares,

@@ -13,7 +13,7 @@ from . import _eigen
 from ._batches import Batches, Effects, WithoutEffects
 from ._centred import Centred, Frame
 from ._groups import Groups
-from ._moments import NEAR, Moments, moments_of, moved_squares
+from ._moments import NEAR, GroupMoments, moments_of, moved_squares
 from ._rows import Rows
 
 # Rounding of eigenvalues in units of eps·T, calibrated on drawn problems: of a formed M, and of
@@ -28,7 +28,7 @@ class Problem:
 
     Attributes
     ----------
-    moments : Moments
+    moments : GroupMoments
     samples : Centred or None
     sizes : Sizes
         What rounding is relative to; of `moments` by default.
@@ -40,7 +40,7 @@ class Problem:
 
     def __init__(
         self,
-        moments: Moments,
+        moments: GroupMoments,
         samples: Centred | None = None,
         sizes: Sizes | None = None,
         effects: Effects | None = None,
@@ -136,7 +136,7 @@ class Sizes(NamedTuple):
         return float(np.linalg.norm(self.means))
 
 
-def sizes_of(moments: Moments) -> Sizes:
+def sizes_of(moments: GroupMoments) -> Sizes:
     """Norms of the data by their moments: one read."""
     squares, offset, centre, labeled = moments.on_host
     means, weights = centre + offset, moments.weights_by_label

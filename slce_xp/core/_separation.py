@@ -19,7 +19,7 @@ from .._errors import invalid, warn
 from .._parameters import as_count, as_shrinkage
 from . import _eigen, _given
 from ._groups import Groups
-from ._moments import Moments
+from ._moments import GroupMoments
 from ._planes import Plane, best_plane, least_plane
 from ._problem import Problem, problem_of
 from ._rows import check_gram, open_array
@@ -124,6 +124,7 @@ def separating_components(
     >>> xp.abs(xp.round(found.components))  # the second feature does not matter
     Array([[2., 0.]], dtype=array_api_strict.float64)
     """
+    _given.check_plain(x, weights)
     x, n_classes = _given.as_matrix(x), as_count(n_classes, "n_classes", 2)
     rows = open_array(x, _backend.sums_dtype(x))
     groups = Groups.of(_given.as_codes(codes, rows.n, n_classes), n_classes, weights)
@@ -201,7 +202,7 @@ def solve(
 
 
 def _chosen(
-    moments: Moments, spectrum: Spectrum, shrinkage: float | None, *, divides: bool
+    moments: GroupMoments, spectrum: Spectrum, shrinkage: float | None, *, divides: bool
 ) -> Shrinkage:
     """The shrinkage that was asked for, or the best.
 
@@ -363,5 +364,5 @@ def _inverse_spread(problem: Problem) -> tuple[Array, int]:
     return inverse, int(host.sum())
 
 
-def _eps(moments: Moments) -> float:
+def _eps(moments: GroupMoments) -> float:
     return _eigen.eps_of(moments.sums)

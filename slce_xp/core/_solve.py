@@ -152,24 +152,28 @@ def eigenpairs(
     dtype = _backend.working_dtype(x)
     with _backend.computing(rows.place):
         problem = problem_of(rows, groups, form)
-        found = solve(problem, form, request)
-        xp, moments = rows.place.xp, problem.moments
-        exponent = moments.unit_exponent
-        zero_level, residual = _eigen.scaled_numbers(
-            [found.zero_level, found.residual], exponent, "zero_level"
-        )
-        return Eigenpairs(
-            _eigen.in_units(found.values, exponent, rows.place, dtype, "eigenvalues"),
-            xp.astype(_eigen.with_fixed_signs(found.vectors).T, dtype, copy=False),
-            xp.astype(moments.mean, dtype, copy=False),
-            found.n_positive,
-            zero_level,
-            residual,
-            rounded_angles(found, dtype),
-            form,
-            found.passes,
-            found.converged,
-        )
+        return eigenpairs_of(problem, solve(problem, form, request), form, dtype)
+
+
+def eigenpairs_of(problem: Problem, found: Solution, form: str, dtype: Any) -> Eigenpairs:
+    """The solution of a problem in the units and the dtype of the data."""
+    xp, moments = problem.place.xp, problem.moments
+    exponent = moments.unit_exponent
+    zero_level, residual = _eigen.scaled_numbers(
+        [found.zero_level, found.residual], exponent, "zero_level"
+    )
+    return Eigenpairs(
+        _eigen.in_units(found.values, exponent, problem.place, dtype, "eigenvalues"),
+        xp.astype(_eigen.with_fixed_signs(found.vectors).T, dtype, copy=False),
+        xp.astype(moments.mean, dtype, copy=False),
+        found.n_positive,
+        zero_level,
+        residual,
+        rounded_angles(found, dtype),
+        form,
+        found.passes,
+        found.converged,
+    )
 
 
 def possible_form(form: str, rows: Rows, groups: Groups, k: int) -> str:
