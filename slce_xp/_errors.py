@@ -65,19 +65,30 @@ def pip_install(*packages: str) -> str:
     return shlex.join(["pip", "install", *(r.partition(";")[0].strip() for r in versions.values())])
 
 
-def not_finite(row: int, column: int, value: float) -> ValueError:
+def not_finite(row: int, column: int, value: float, name: str = "X") -> ValueError:
     """The error for NaN or infinity in X."""
     kind = "NaN" if math.isnan(value) else "infinity"
     return invalid(
-        "X",
-        f"X must be finite; found {kind} at row {row}, column {column}. "
+        name,
+        f"{name} must be finite; found {kind} at row {row}, column {column}. "
         "Remove such rows or columns, or impute them first",
     )
 
 
-def too_large(dtype: str) -> ValueError:
+def traced(name: str, remedy: str) -> TypeError:
+    """The error for an array that has no values yet."""
+    return wrong_type(
+        name,
+        f"{name} must have values; got an array that jax.jit, torch.compile or the like traces. "
+        f"{remedy}",
+    )
+
+
+def too_large(dtype: str, name: str = "X") -> ValueError:
     """The error for finite numbers whose squares overflow."""
-    return invalid("X", f"X must be small enough for sums of squares in {dtype}. Scale X down")
+    return invalid(
+        name, f"{name} must be small enough for sums of squares in {dtype}. Scale {name} down"
+    )
 
 
 class SLCEWarning(UserWarning):

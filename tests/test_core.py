@@ -318,6 +318,15 @@ def test_core_functions_validate_arguments(name, change, message):
     assert message.startswith(caught.value.parameter)
 
 
+@pytest.mark.parametrize("name", ["eigenpairs", "class_moments"])
+def test_errors_of_values_name_x(name):
+    x = FOUR.copy()
+    x[2, 1] = np.nan
+    with pytest.raises(ValueError, match=r"^x must be finite; found NaN at row 2") as caught:
+        FUNCTIONS[name](x, CODES, 2, 1)
+    assert caught.value.parameter == "x"
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [

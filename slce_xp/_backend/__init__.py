@@ -6,6 +6,7 @@ how much memory a device has, and which routine of a library is better than the 
 """
 
 from .class_sums import ONE_HOT_CLASSES, made_by_sums, one_hot, sums_by_code
+from .derivatives import conjugate_gradients, with_derivatives
 from .linalg import (
     add,
     add_gram,

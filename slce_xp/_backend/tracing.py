@@ -44,7 +44,9 @@ def _is_traced_by_jax(x: object) -> bool:
 def requires_grad(x: object) -> bool:
     """Whether torch records what is done with `x`."""
     torch: Any = sys.modules.get("torch")
-    return torch is not None and isinstance(x, torch.Tensor) and bool(x.requires_grad)
+    if torch is None or not isinstance(x, torch.Tensor):
+        return False
+    return bool(x.requires_grad and torch.is_grad_enabled())
 
 
 def traced_namespace(x: Array) -> Any:

@@ -16,7 +16,7 @@ import numpy as np
 from slce_xp import _backend
 from slce_xp._backend import Array
 from slce_xp._data import row_reader
-from slce_xp._errors import invalid, wrong_type
+from slce_xp._errors import invalid, traced, wrong_type
 
 
 def refuse_unreadable(X: Any, name: str = "X") -> None:
@@ -75,11 +75,10 @@ def as_values(X: Any) -> Array:
 def check_values(x: Any, name: str) -> None:
     """Raise TypeError for an array without values, as under ``jax.jit``."""
     if _backend.is_traced(x):
-        raise wrong_type(
+        raise traced(
             name,
-            f"{name} must have values; got an array that jax.jit, torch.compile or the like "
-            "traces. A fit reads values to choose its form and to know when to stop. Fit outside, "
-            "and use the model inside: transform, inverse_transform and reconstruct work there",
+            "A fit reads values to choose its form and to know when to stop. Fit outside, and use "
+            "the model inside: transform, inverse_transform and reconstruct work there",
         )
 
 

@@ -16,7 +16,7 @@ from ._eigen import scaled
 from ._groups import Groups
 from ._moments import GroupMoments, moments_of
 from ._problem import Problem
-from ._rows import open_array
+from ._rows import rows_of
 from ._solve import Eigenpairs, eigenpairs_of
 
 
@@ -43,8 +43,8 @@ class Moments:
 
     def __repr__(self) -> str:
         """Return the shape and the counts."""
-        d = self._moments.n_features
-        return f"Moments(n_classes={self.n_classes}, n_features={d}, counts={[*map(float, self.counts)]})"
+        counts, d = [*map(float, self.counts)], self._moments.n_features
+        return f"Moments(n_classes={self.n_classes}, n_features={d}, counts={counts})"
 
     @property
     def n_classes(self) -> int:
@@ -164,7 +164,7 @@ def class_moments(
     """
     _given.check_plain(x, weights)
     x, n_classes = _given.as_matrix(x), as_count(n_classes, "n_classes", 2)
-    rows = open_array(x, _backend.sums_dtype(x))
+    rows = rows_of(x)
     codes = _given.as_codes(codes, rows.n, n_classes)
     weight = as_unlabeled_weight(unlabeled_weight)
     groups = Groups.of(codes, n_classes, weights, weight, may_be_empty=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -70,29 +70,45 @@ def _warn_of_range(name: str, dtype: str) -> None:
     )
 
 
-def largest_eigenpairs(matrix: Array, k: int, /) -> tuple[Array, Array]:
-    r"""The algebraically largest eigenpairs of a symmetric matrix.
+class LargestEigenpairs(NamedTuple):
+    """What `largest_eigenpairs` returns, as the standard's ``eigh`` does.
+
+    Attributes
+    ----------
+    values : array, shape (..., k)
+        In descending order.
+    vectors : array, shape (..., m, k)
+        Orthonormal columns.
+    """
+
+    values: Array
+    vectors: Array
+
+
+def largest_eigenpairs(matrix: Array, k: int, /) -> LargestEigenpairs:
+    r"""The algebraically largest eigenpairs of a symmetric matrix, or of a stack of matrices.
 
     .. math:: A v_i = \mu_i v_i, \qquad \mu_1 \ge \dots \ge \mu_k
 
     Parameters
     ----------
-    matrix : array, shape (m, m)
+    matrix : array, shape (..., m, m)
         Symmetric, which is not checked.
     k : int
         From 1 to m.
 
     Returns
     -------
-    values : array, shape (k,)
+    values : array, shape (..., k)
         In descending order.
-    vectors : array, shape (m, k)
+    vectors : array, shape (..., m, k)
         Orthonormal columns.
 
     Notes
     -----
     A few eigenpairs of a NumPy array are found by LAPACK's driver for some of them, all others by
-    the library's ``eigh``. Works under ``jax.jit`` (with `k` static) and ``torch.compile``.
+    the library's ``eigh``, whose derivatives they have: NaN or infinite for equal eigenvalues.
+    Works under ``jax.jit`` (with `k` static) and ``torch.compile``.
 
     Examples
     --------
@@ -102,14 +118,18 @@ def largest_eigenpairs(matrix: Array, k: int, /) -> tuple[Array, Array]:
     >>> values
     Array([2.], dtype=array_api_strict.float64)
     """
-    matrix = _given.as_floats(matrix, "matrix")
-    if matrix.shape[0] != matrix.shape[1]:
+    matrix = _given.as_floats(matrix, "matrix", stacked=True)
+    if matrix.shape[-2] != matrix.shape[-1]:
         raise _errors.invalid("matrix", f"matrix must be square; got shape {tuple(matrix.shape)}")
-    k = as_count(k, "k", 1, matrix.shape[0])
+    k = as_count(k, "k", 1, matrix.shape[-1])
     # LAPACK's drivers return NaN, fewer eigenpairs or an error, as it happens.
     if isinstance(matrix, np.ndarray) and not np.isfinite(matrix).all():
         raise np.linalg.LinAlgError("matrix must be finite; it has NaN or infinity")
-    return _backend.largest_eigenpairs(matrix, k)
+    if len(matrix.shape) == 2:
+        return LargestEigenpairs(*_backend.largest_eigenpairs(matrix, k))
+    xp = _backend.namespace_of(matrix)
+    values, vectors = (xp.flip(part, axis=-1) for part in xp.linalg.eigh(matrix))
+    return LargestEigenpairs(values[..., :k], vectors[..., :k])
 
 
 def fix_signs(vectors: Array, /) -> Array:

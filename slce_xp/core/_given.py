@@ -8,42 +8,46 @@ import numpy as np
 
 from .. import _backend
 from .._backend import Array, Place, Sparse
-from .._errors import invalid, wrong_type
+from .._errors import invalid, traced, wrong_type
 from ._rows import Rows
 
 
 def check_plain(*arrays: Any) -> None:
     """Raise TypeError for arrays without values, or whose derivatives would be lost."""
-    for array in arrays:
-        if _backend.is_traced(array) or _backend.requires_grad(array):
+    for array, name in zip(arrays, ("x", "weights"), strict=False):
+        if _backend.is_traced(array):
+            raise traced(name, "Only class_sums and largest_eigenpairs can be traced")
+        if _backend.requires_grad(array):
             raise wrong_type(
-                "x",
-                "x and weights must have values and no gradients here; got an array that jax.jit, "
-                "torch.compile or the like traces, or that requires a gradient. Pass x.detach(), "
-                "or jax.lax.stop_gradient(x) outside; class_sums and eigenpairs have derivatives",
+                name,
+                f"{name} must not require a gradient, which would be lost. Pass {name}.detach(); "
+                "class_sums, largest_eigenpairs and eigenpairs have derivatives",
             )
 
 
-def as_matrix(x: Any, name: str = "x", *, dense: bool = False) -> Array:
-    """A matrix of real numbers: an array, or a `Sparse` unless it has to be dense."""
+def as_matrix(x: Any, name: str = "x", *, dense: bool = False, stacked: bool = False) -> Array:
+    """A matrix of real numbers, or a stack: an array, or a `Sparse` unless it has to be dense."""
     sparse = "" if dense else ", or a sparse matrix of SciPy, CuPy or torch"
-    rule = f"{name} must be a two-dimensional array of real numbers{sparse}"
+    stack = ", or a stack of such arrays" if stacked else ""
+    rule = f"{name} must be a two-dimensional array of real numbers{sparse}{stack}"
     check_not_masked(x, name)
     is_sparse = _backend.is_sparse(x) and not dense
     if not is_sparse and (_backend.is_sparse(x) or not _backend.is_array(x)):
         raise wrong_type(name, f"{rule}; got {type(x).__name__}. Convert it to such an array")
-    if len(x.shape) != 2:
+    if len(x.shape) < 2 or (len(x.shape) > 2 and not stacked):
         raise invalid(name, f"{rule}; got shape {tuple(x.shape)}. Reshape it to rows and columns")
-    x = Sparse(x) if is_sparse else x
+    if is_sparse:
+        check_plain(x)
+        x = Sparse(x)
     if _backend.working_dtype(x) is None:
         dtype = _backend.dtype_name(x.dtype)
         raise wrong_type(name, f"{rule}; got dtype {dtype}. Convert it to floating point")
     return x
 
 
-def as_floats(x: Any, name: str) -> Array:
-    """A dense matrix in the floating dtype that it is computed in."""
-    x = as_matrix(x, name, dense=True)
+def as_floats(x: Any, name: str, *, stacked: bool = False) -> Array:
+    """A dense matrix, or a stack of them, in the floating dtype that it is computed in."""
+    x = as_matrix(x, name, dense=True, stacked=stacked)
     xp, _ = _backend.place_of(x)
     return xp.astype(x, _backend.working_dtype(x), copy=False)
 

@@ -25,6 +25,7 @@ from ._rows import Rows, largest_magnitude
 PROBE_ROWS = 64
 # Sums are taken again about the mean if its distance from the centre exceeds the spread this often.
 FAR = 1.0
+WEIGHTS_OF_FIT = "sample_weight times class_weight"
 # Rows are not shifted before they are multiplied up to this W‖m‖² over T, unless a matrix is
 # formed: a copy of each block is saved for at most five times the rounding.
 NEAR = 4.0
@@ -356,15 +357,18 @@ class OnHost(NamedTuple):
     labeled: np.ndarray | None = None
 
 
-def check_range(weights: np.ndarray, dtype: str, counted: Any = True) -> None:
+def check_range(
+    weights: np.ndarray, dtype: str, counted: Any = True, *, core: bool = False
+) -> None:
     """Raise ValueError if weights, in units of the largest, would vanish; some may not count."""
     info = np.finfo(dtype)
     least = float(info.smallest_normal) / float(info.eps)
     smallest = float(np.min(weights, initial=np.inf, where=counted))
     if smallest < least:
+        name, product = ("weights",) * 2 if core else ("sample_weight", WEIGHTS_OF_FIT)
         raise _errors.invalid(
-            "sample_weight",
-            f"sample_weight times class_weight must not differ by more than a factor of "
+            name,
+            f"{product} must not differ by more than a factor of "
             f"{1.0 / least:.0e} in {dtype}; got a smallest weight of {smallest:.1e} "
             "relative to a largest near 1. Drop those samples with a weight of 0",
         )
@@ -389,7 +393,7 @@ def moments_of(
     """
     is_shifted = second or dense or not rows.is_sparse
     if groups.weights is not None:
-        check_range(groups.weights, _backend.dtype_name(rows.dtype))
+        check_range(groups.weights, _backend.dtype_name(rows.dtype), core=rows.name == "x")
     if second:
         rows.prepare_for_second_moment()
     frame = _probed_frame(rows, is_shifted, second)
@@ -400,7 +404,7 @@ def moments_of(
             break
         frame = better
     if not math.isfinite(moments.summed):
-        raise _errors.too_large(_backend.dtype_name(rows.dtype))
+        raise _errors.too_large(_backend.dtype_name(rows.dtype), rows.name)
     return moments
 
 

@@ -49,6 +49,8 @@ class Rows(ABC):
 
     Attributes
     ----------
+    name : str
+        What the caller calls it: "x" in functions of the core.
     is_sparse : bool
         True if blocks are `Sparse`.
     in_memory : bool
@@ -59,6 +61,7 @@ class Rows(ABC):
         Bytes of temporaries that a pass may allocate at a time.
     """
 
+    name = "X"
     is_sparse = False
     in_memory = False
     is_chunked = False
@@ -134,7 +137,7 @@ class Rows(ABC):
 
     def _not_finite(self, row: int, column: int, value: float) -> ValueError:
         row = row if self.row_numbers is None else int(self.row_numbers[row])
-        return _errors.not_finite(row, column, value)
+        return _errors.not_finite(row, column, value, self.name)
 
 
 class BlockRows(Rows):
@@ -312,6 +315,13 @@ class MemoryRows(BlockRows):
 
 
 open_array = MemoryRows
+
+
+def rows_of(x: Array) -> MemoryRows:
+    """The argument ``x`` of a function of the core as rows, in the dtype of sums."""
+    rows = MemoryRows(x, _backend.sums_dtype(x))
+    rows.name = "x"
+    return rows
 
 
 def check_gram(form: str, rows: Rows) -> None:

@@ -22,7 +22,7 @@ from ._groups import Groups
 from ._moments import GroupMoments
 from ._planes import Plane, best_plane, least_plane
 from ._problem import Problem, problem_of
-from ._rows import check_gram, open_array
+from ._rows import check_gram, rows_of
 from ._shrinkage import Shrinkage, Spectrum, best_shrinkage
 
 
@@ -126,7 +126,7 @@ def separating_components(
     """
     _given.check_plain(x, weights)
     x, n_classes = _given.as_matrix(x), as_count(n_classes, "n_classes", 2)
-    rows = open_array(x, _backend.sums_dtype(x))
+    rows = rows_of(x)
     groups = Groups.of(_given.as_codes(codes, rows.n, n_classes), n_classes, weights)
     if not groups.is_supervised:
         raise invalid("codes", f"codes must be below n_classes = {n_classes}; got {n_classes}")

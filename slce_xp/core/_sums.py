@@ -9,7 +9,7 @@ from .. import _backend
 from .._backend import Array
 from .._parameters import as_count
 from . import _given
-from ._rows import BlockRows, open_array
+from ._rows import BlockRows, rows_of
 
 
 def class_sums(x: Any, codes: Any, n_classes: int, /, *, weights: Any = None) -> Array:
@@ -58,7 +58,7 @@ def class_sums(x: Any, codes: Any, n_classes: int, /, *, weights: Any = None) ->
     dtype = _backend.sums_dtype(x)
     if any(map(_backend.is_traced, (x, codes, weights))):
         return _traced_sums(x, codes, n_classes, weights, dtype)
-    rows = open_array(x, dtype)
+    rows = rows_of(x)
     host = _given.as_codes(codes, rows.n, n_classes)
     height = n_classes + bool(host.max(initial=0) == n_classes)
     host_weights = _given.as_weights(weights, rows.n)
