@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from slce_xp import Model, _backend, _load, feature_path, fit
+from slce_xp import Model, SLCEWarning, _backend, _load, feature_path, fit
 from slce_xp._alignment import aligned
 from slce_xp._data.labels import as_labels
 from slce_xp._errors import invalid, naming, wrong_type
@@ -111,27 +111,22 @@ def slce(
     genes, mask_name = (None, None) if obsm is not None else _genes(adata, mask_var)
     used = _used(X, genes)
     batch = _batch(adata, batch_key)
-    has_plane = fit_options.get("criterion") != "separation" and used.shape[1] > 1
-    k = 2 if n_comps is None and has_plane and values.nunique() == 2 else n_comps
-    with warnings.catch_warnings():
-        if k != n_comps:  # the second component is to plot the first against
-            warnings.filterwarnings("ignore", "n_components=2 was asked for")
-        seed = _seed(random_state)
-        model = fit(used, values, k, batch=batch, random_state=seed, **fit_options)
+    options = {"batch": batch, "random_state": _seed(random_state), **fit_options}
+    model = _fit_with_plane(used, values, n_comps, options)
     # CuPy's arrays, dense and sparse, have `get`; any other X is on the host.
     model = model if hasattr(used, "get") else model.to("numpy")
     embedding = _embedding(model, used, batch)
     model = model.to("numpy")
-    if obsm is None:
-        names = adata.var_names if genes is None else adata.var_names[genes]
-        model = dataclasses.replace(model, feature_names=np.asarray(names, dtype=str))
 
     target = adata.copy() if copy else adata
     keys = ("X_slce", "SLCEs", "slce") if key_added is None else (key_added,) * 3
     target.obsm[keys[0]] = embedding
     if obsm is None:  # genes that are not used have zeros
+        chosen = slice(None) if genes is None else genes
+        names = np.asarray(adata.var_names[chosen], dtype=str)
+        model = dataclasses.replace(model, feature_names=names)
         loadings = np.zeros((target.shape[1], model.n_components), dtype=model.components.dtype)
-        loadings[slice(None) if genes is None else genes] = model.components.T
+        loadings[chosen] = model.components.T
         target.varm[keys[1]] = loadings
     params = {"labels": labels, "n_comps": n_comps, "layer": layer, "obsm": obsm}
     params |= {"mask_var": mask_name, "batch_key": batch_key, **fit_options}
@@ -404,6 +399,16 @@ def _for_resamples(options: dict[str, Any], labels: Any) -> tuple[dict[str, Any]
     return {name: o for name, o in options.items() if name not in own}, labels, weights
 
 
+def _fit_with_plane(X: Any, y: Any, n_comps: Any, options: dict[str, Any]) -> Model:
+    """The model, by default with a second component to plot that of two labels against."""
+    has_second = X.shape[1] > 1 and options.get("criterion") != "separation"
+    if n_comps is not None or y.nunique() != 2 or not has_second:
+        return fit(X, y, n_comps, **options)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "(n_components=2|of 2 components)", SLCEWarning)
+        return fit(X, y, 2, **options)
+
+
 def _applied(
     query: Any, reference: Any, key: str | None, layer: str | None, max_missing: float, copy: bool
 ) -> tuple[Model, Any]:
@@ -462,13 +467,17 @@ def _embedding(model: Model, X: Any, batch: Any) -> np.ndarray:
 
 
 def _batch(adata: Any, batch_key: str | None) -> Any:
-    if batch_key is None:
-        return None
-    if batch_key not in adata.obs.columns:
-        known = ", ".join(map(repr, adata.obs.columns)) or "none"
-        message = f"batch_key must name a column of obs ({known}); got {batch_key!r}"
-        raise naming("batch_key", KeyError(message))
-    return adata.obs[batch_key]
+    return None if batch_key is None else _named(adata, "obs", batch_key, "batch_key")
+
+
+def _named(adata: Any, group: str, key: str, parameter: str, remedy: str = "") -> Any:
+    """An entry of `adata.obs`, `adata.var`, `adata.layers` or `adata.obsm`."""
+    entries = getattr(adata, group)
+    if key not in entries:
+        known = ", ".join(map(repr, entries)) or "none"
+        message = f"{parameter} must name one of adata.{group} ({known}); got {key!r}. "
+        raise naming(parameter, KeyError(message + (remedy or "Choose one of them")))
+    return entries[key]
 
 
 def _seed(random_state: Any) -> Any:
@@ -503,14 +512,7 @@ def _check_is_annotated(adata: Any, copy: bool, name: str = "adata") -> None:
 
 
 def _labels(adata: Any, key: str, unlabeled: Any) -> Any:
-    if key not in adata.obs.columns:
-        known = ", ".join(map(repr, adata.obs.columns)) or "none"
-        message = (
-            f"labels must name a column of adata.obs ({known}); got {key!r}. "
-            "Choose one of them, or add the labels first"
-        )
-        raise naming("labels", KeyError(message))
-    labels = adata.obs[key]
+    labels = _named(adata, "obs", key, "labels", "Choose one of them, or add the labels first")
     missing = int(labels.isna().sum())
     if missing and not (isinstance(unlabeled, str) and unlabeled == "missing"):
         raise invalid(
@@ -525,17 +527,10 @@ def _labels(adata: Any, key: str, unlabeled: Any) -> Any:
 def _matrix(adata: Any, layer: str | None, obsm: str | None) -> Any:
     if layer is not None and obsm is not None:
         raise invalid("obsm", f"obsm must be None with a layer; got {obsm!r} and {layer!r}")
-    for name, key, group in (("layer", layer, "layers"), ("obsm", obsm, "obsm")):
-        if key is not None and key not in getattr(adata, group):
-            known = ", ".join(map(repr, getattr(adata, group).keys())) or "none"
-            message = (
-                f"{name} must name one of adata.{group} ({known}); got {key!r}. Choose one of "
-                "them, or None for adata.X"
-            )
-            raise naming(name, KeyError(message))
+    remedy = "Choose one of them, or None for adata.X"
     if obsm is not None:
-        return adata.obsm[obsm]
-    X = adata.X if layer is None else adata.layers[layer]
+        return _named(adata, "obsm", obsm, "obsm", remedy)
+    X = adata.X if layer is None else _named(adata, "layers", layer, "layer", remedy)
     if X is None:
         raise invalid("adata", "adata.X must hold a matrix; got None. Set it, or name a layer")
     # Layers are always in memory.
@@ -557,30 +552,19 @@ def _genes(adata: Any, mask_var: Any) -> tuple[np.ndarray | None, str | None]:
         return None, None
     name = mask_var if isinstance(mask_var, str) else None
     if name is not None:
-        if name not in adata.var.columns:
-            known = ", ".join(map(repr, adata.var.columns)) or "none"
-            message = (
-                f"mask_var must name a column of adata.var ({known}); got {name!r}. Mark genes "
-                "first, for example with scanpy.pp.highly_variable_genes, or pass None for all"
-            )
-            raise naming("mask_var", KeyError(message))
-        mask_var = adata.var[name].to_numpy()
+        remedy = "Mark genes first, for example with scanpy.pp.highly_variable_genes, or pass None"
+        mask_var = _named(adata, "var", name, "mask_var", f"{remedy} for all").to_numpy()
     mask = np.asarray(mask_var)
-    if mask.shape != (adata.shape[1],) or not all(isinstance(v, (bool, np.bool_)) for v in mask):
+    is_mask = mask.shape == (adata.shape[1],) and {bool, np.bool_}.issuperset(map(type, mask))
+    if not (is_mask and mask.any()):
+        got = "other or missing values, or no True" if mask.ndim == 1 else f"shape {mask.shape}"
         raise invalid(
             "mask_var",
-            f"mask_var must be True or False for each of the {adata.shape[1]} genes; got "
-            f"{'other or missing values' if mask.shape == (adata.shape[1],) else mask.shape} in "
-            f"{name or 'the mask'}. Correct it, or pass None to use all genes",
+            f"mask_var must be True or False for each of the {adata.shape[1]} genes, and True for "
+            f"at least one; {name or 'the mask'} has {len(mask)} values: {got}. Correct it, or "
+            "pass None to use all genes",
         )
-    mask = mask.astype(bool)
-    if not mask.any():
-        raise invalid(
-            "mask_var",
-            f"mask_var must mark at least one gene; {name or 'the mask'} marks none. Pass None to "
-            "use all genes",
-        )
-    return mask, name
+    return mask.astype(bool), name
 
 
 def _used(X: Any, genes: np.ndarray | None) -> Any:
