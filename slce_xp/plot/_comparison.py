@@ -80,10 +80,10 @@ def _draw(ax: Axes, scores: list[Any], methods: list[str], counts: list[int]) ->
         rows = own[score.method]
         offset = HEIGHT * ((rows.index(score.n_components) + 0.5) / len(rows) - 0.5)
         colour = _colour(score.n_components, counts) if score.method != ALL_FEATURES else DARK_GREY
+        face = colour if score.is_tied else ax.get_facecolor()
         ax.errorbar(
             100 * score.accuracy, methods.index(score.method) + offset, xerr=100 * score.error,
-            fmt="o", ms=6, mec=colour, mfc=colour if score.is_tied else "white", ecolor=colour,
-            elinewidth=1.2, zorder=3,
+            fmt="o", ms=6, mec=colour, mfc=face, ecolor=colour, elinewidth=1.2, zorder=3,
         )  # fmt: skip
     for edge in range(1, len(methods)):
         ax.axhline(edge - 0.5, color=GREY, linewidth=0.5, zorder=1)
@@ -103,7 +103,7 @@ def _add_legend(ax: Any, counts: list[int], unit: str) -> None:
         ax.plot([], [], "o", color=_colour(k, counts), label=f"{k} {unit}{'s' * (k != 1)}")[0]
         for k in counts
     ]
-    for face, label in ((DARK_GREY, "within the noise of the best"), ("white", "behind")):
+    for face, label in ((DARK_GREY, "within the noise of the best"), ("none", "behind")):
         dots += ax.plot([], [], "o", mec=DARK_GREY, mfc=face, label=label)
     ax.figure.legend(
         handles=dots, loc="outside lower center", ncols=min(len(dots), 5), frameon=False,

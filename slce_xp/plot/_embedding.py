@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from slce_xp import CrossEmbedding, Model, _backend, cross_embed
 from slce_xp._errors import invalid
-from slce_xp.plot._axes import Size
 from slce_xp.plot._given import as_components, as_model, embed, feature_names, is_model
 from slce_xp.plot._looks import natural_order
 from slce_xp.plot._points import points
@@ -27,13 +26,9 @@ def embedding(
     y_test: Any = None,
     cv: int = 10,
     groups: Any = None,
-    components: Sequence[int] | None = None,
     arrows: int = 0,
     names: Iterable[Any] | None = None,
-    title: str | None = None,
-    palette: Any = None,
-    ax: Axes | None = None,
-    figsize: Size = None,
+    **options: Any,
 ) -> Axes:
     """Plot samples: ``embedding(X, y)`` out of fold, ``embedding(model, X, y)`` by a given model.
 
@@ -60,8 +55,8 @@ def embedding(
         that are drawn, `Model.structure`.
     names : d names, optional
         Names of the features; those of the model by default, or numbers from 1.
-    components, title, palette, ax, figsize
-        As for `points`.
+    **options
+        Those of `points`: components, title, palette, ax, figsize.
 
     Returns
     -------
@@ -75,20 +70,26 @@ def embedding(
     >>> X[y == "NK", 0] += 9
     >>> X[y == "T", 1] += 7
     >>> print(slce_xp.plot.embedding(X, y).get_title())
-    out of fold (10 folds): 100.0 % right, 100.0 % balanced
-    with 95 % regions of class means
+    out of fold: 100.0 % right, 100.0 % balanced
+    10 folds, 95 % regions of class means
     >>> model = slce_xp.fit(X, y)
     >>> ax = slce_xp.plot.embedding(model, X[::2], y[::2], X_test=X[1::2], y_test=y[1::2])
     >>> print(ax.get_xlabel())
     component 1 (76.4 % of class structure)
     """
-    look = {"components": components, "title": title, "palette": palette, "ax": ax,
-            "figsize": figsize}  # fmt: skip
+    components = options.get("components")
     if y is None and not is_model(model):
-        return _out_of_fold(model, X, X_test, cv, groups, arrows, names, look)
+        X, y = model, X
+        if X_test is not None or y is None:
+            raise invalid(
+                "model", "model must be given to draw samples without y, or test samples; got none"
+            )
+        found = cross_embed(X, y, 1 + max(components or (1,)), cv, groups)
+        drawn = _feature_arrows(found.model, X, arrows, names, components)
+        return cross_embedding(found, arrows=drawn, **options)
     model = as_model(model)
-    if title is None and y is not None and X_test is None:
-        look["title"] = "in-sample: embedding of the samples of the fit"
+    if y is not None and X_test is None:
+        options = {"title": "in-sample: embedding of the samples of the fit", **options}
     return points(
         embed(model, X),
         y,
@@ -97,75 +98,39 @@ def embedding(
         classes=natural_order(model.classes),
         shares=_backend.to_host(model.loss_shares) if model.criterion == "centroid" else None,
         arrows=_feature_arrows(model, X, arrows, names, components),
-        **look,
+        **options,
     )
 
 
-def cross_embedding(
-    found: CrossEmbedding,
-    *,
-    components: Sequence[int] | None = None,
-    arrows: Mapping[str, Any] | None = None,
-    title: str | None = None,
-    palette: Any = None,
-    ax: Axes | None = None,
-    figsize: Size = None,
-) -> Axes:
+def cross_embedding(found: CrossEmbedding, **options: Any) -> Axes:
     """Plot samples by models that did not see them, with 95 % ellipses of the class means.
 
     Parameters
     ----------
     found : CrossEmbedding
         The result of `slce_xp.cross_embed`. Samples that are in all training sets are not drawn.
-    components, arrows, title, palette, ax, figsize
-        As for `points`. The default title states the accuracy.
+    **options
+        Those of `points`: components, arrows, title, palette, ax, figsize. The default title states
+        the accuracy.
 
     Returns
     -------
     Axes
     """
     held = found.folds >= 0
-    if title is None:
-        by = " of groups" * (found.unit == "groups")
-        title = (
-            f"out of fold ({found.n_folds} folds{by}): {100 * found.accuracy:.1f} % right, "
-            f"{100 * found.balanced_accuracy:.1f} % balanced\nwith 95 % regions of class means"
-        )
+    by = " of groups" * (found.unit == "groups")
+    title = (
+        f"out of fold: {100 * found.accuracy:.1f} % right, "
+        f"{100 * found.balanced_accuracy:.1f} % balanced\n"
+        f"{found.n_folds} folds{by}, 95 % regions of class means"
+    )
     return points(
         found.scores[held],
         found.y[held],
         classes=natural_order(found.classes),
         ellipses=found.ellipses,
-        components=components,
-        arrows=arrows,
-        title=title,
-        palette=palette,
-        ax=ax,
-        figsize=figsize,
+        **{"title": title, **options},
     )
-
-
-def _out_of_fold(
-    X: Any,
-    y: Any,
-    X_test: Any,
-    cv: int,
-    groups: Any,
-    arrows: int,
-    names: Iterable[Any] | None,
-    look: dict[str, Any],
-) -> Axes:
-    """Draw each sample by a model that did not see it."""
-    if X_test is not None:
-        raise invalid(
-            "X_test", "X_test must come with a model, which embeds it: embedding(model, X, y, ...)"
-        )
-    if y is None:
-        raise invalid("y", "y must be given to draw samples without a model: embedding(X, y)")
-    components = look["components"]
-    found = cross_embed(X, y, 1 + max(components or (1,)), cv, groups)
-    drawn = _feature_arrows(found.model, X, arrows, names, components)
-    return cross_embedding(found, arrows=drawn, **look)
 
 
 def _feature_arrows(

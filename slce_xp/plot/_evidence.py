@@ -99,7 +99,7 @@ def importance(
     if hasattr(model, "lower"):
         ax.set_xlabel(f"importance, with {100 * model.level:g} % bootstrap intervals")
         limits = np.stack([model.lower[chosen], model.upper[chosen]])
-        ax.hlines(np.arange(len(chosen)), *limits, color="black", linewidth=1)
+        ax.hlines(np.arange(len(chosen)), *limits, color=ax.xaxis.label.get_color(), linewidth=1)
     ax.axvline(1, color=GREY, linestyle="--")
     square = MARKERS.index("s")
     shown = [(groups.names[j], groups.colours[j], square, True) for j in np.unique(highest)]

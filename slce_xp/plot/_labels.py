@@ -39,12 +39,13 @@ def name_groups(
     if not 0 < len(clouds) <= MOST:
         return False
     ax.autoscale_view()  # otherwise delayed until drawing, after positions are used
+    frame = {"facecolor": ax.get_facecolor(), "alpha": 0.85, "pad": 1.5}
     texts = {
         code: ax.annotate(
             names[code], np.median(Z, axis=0), (0, 0), textcoords="offset points",
             size="medium" if len(clouds) <= 10 else "small", ha="center", va="center",
             parse_math=False, zorder=5,
-            bbox={"facecolor": "white", "alpha": 0.85, "edgecolor": colours[code], "pad": 1.5},
+            bbox={**frame, "edgecolor": colours[code]},
             arrowprops={"arrowstyle": "-", "color": colours[code], "shrinkA": 0, "shrinkB": 0},
         )
         for code, Z in clouds.items()

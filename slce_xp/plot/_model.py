@@ -56,7 +56,7 @@ def spectrum(model: Any, ax: Axes | None = None, *, figsize: Size = None) -> Axe
     ax.plot(place, values, color=COLOURS[0], linewidth=0.8, zorder=2.5)
     for part, face, label in (
         (slice(0, model.n_positive), COLOURS[0], "lower the loss"),
-        (slice(model.n_positive, None), "white", "do not"),
+        (slice(model.n_positive, None), ax.get_facecolor(), "do not"),
     ):
         if len(place[part]):
             ax.plot(place[part], values[part], "o", mfc=face, mec=COLOURS[0], ms=size,

@@ -97,6 +97,7 @@ def points(
     """
     Z, Z_test = _checked(Z, Z_test, y_test)
     chosen = as_components(components, Z.shape[1])
+    _check_arrows(arrows, chosen)
     labels, labels_test = coded(y, len(Z), "y"), coded(y_test, len(Z_test), "y_test")
     groups = Groups.of(classes, palette, labels, labels_test)
     codes = np.append(groups.codes(labels, len(Z)), groups.codes(labels_test, len(Z_test)))
@@ -128,6 +129,11 @@ def _checked(Z: Any, Z_test: Any, y_test: Any) -> tuple[np.ndarray, np.ndarray]:
         )
     Z = as_points(Z, "Z")
     return Z, Z[:0] if Z_test is None else as_points(Z_test, "Z_test", Z.shape[1])
+
+
+def _check_arrows(arrows: Mapping[str, Any] | None, chosen: list[int]) -> None:
+    if arrows and len(chosen) != 2:
+        raise invalid("arrows", f"arrows need two components to be drawn; got {len(chosen)}")
 
 
 def _add_titles(ax: Any, chosen: list[int], shares: Any, title: str | None) -> None:
@@ -191,7 +197,15 @@ def _draw_intervals(ax: Any, ellipses: Iterable[Any], used: np.ndarray, groups: 
     for label, centre, axes in ellipses:
         row = np.searchsorted(used, groups.order[label])
         reach = abs(axes[0, 0])
-        ax.errorbar(centre[0], row, xerr=reach, fmt="|", color="black", capsize=4, zorder=4)
+        ax.errorbar(
+            centre[0],
+            row,
+            xerr=reach,
+            fmt="|",
+            color=ax.xaxis.label.get_color(),
+            capsize=4,
+            zorder=4,
+        )
 
 
 def _draw_arrows(
