@@ -27,7 +27,8 @@ OPTIONS = {
     "n_classes": "--classes", "n_resamples": "--resamples", "cv": "--folds",
     "n_features_to_select": "--top",
     **{name: f"--{name.replace('_', '-')}" for name in (
-        "components", "methods", "backend", "device", "max_memory", "machine_memory",
+        "components", "methods", "groups", "strata", "batch", "backend", "device", "max_memory",
+        "machine_memory",
     )},
 }  # fmt: skip
 
@@ -111,7 +112,8 @@ def _with_option(text: str, parameter: str) -> str:
     text = text.replace("None (number of classes", "left out (number of classes")
     # Some are English words, too: names lead the message, precede an equals sign, or have "_".
     is_name = rf"(?<![\w-]){parameter}\b" + "(?==)" * ("_" not in parameter)
-    return re.sub(rf"^{parameter}\b|{is_name}", option, text)
+    text = re.sub(rf"^{parameter}\b|{is_name}", option, text)
+    return re.sub(rf"{option}=(?=$|[.,; ])", option, text)
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:

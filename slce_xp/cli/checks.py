@@ -6,20 +6,22 @@ import dataclasses
 import re
 import shlex
 from argparse import Namespace
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
 import slce_xp
 from slce_xp._data import columns
+from slce_xp._folds import looks_like_groups
 from slce_xp.cli.tables import Table, TableError, is_known, note, some
 
 TELLING = 0.99  # share of a column's variance between classes that suggests it codes the class
 FEWEST = 10  # samples, or samples per class, below which a column may do so by chance
 # Words in names of columns of integers that are hardly measurements.
 METADATA = re.compile(
-    "age|batch|cohort|date|day|donor|gender|group|id|index|injection|lane|month|number|order|"
-    "patient|plate|replicate|row|run|sample|sex|site|subject|time|visit|well|year"
+    "age|animal|batch|cage|cohort|date|day|donor|gender|group|id|index|individual|injection|lane|month|mouse|number|order|"
+    "participant|patient|plate|replicate|row|run|sample|sex|site|slide|subject|time|visit|well|year"
 )
 
 
@@ -53,6 +55,24 @@ def labelled(table: Table, arguments: Namespace) -> tuple[Table, str | None]:
     use = " (--unlabeled use keeps them)" * (arguments.command == "fit")
     note(f"{missing} of {len(known)} rows have no label in {name!r} and are left out{use}")
     return table.rows(known), None
+
+
+def note_groups(table: Table, arguments: Namespace) -> None:
+    """Raise TableError for gaps in the columns that group samples; report one that perhaps does."""
+    for role, values in table.columns.items():
+        if role != "label" and not is_known(values).all():
+            name = getattr(arguments, role)
+            raise TableError(f"{arguments.table}: --{role} {name}: {name!r} has missing values")
+    if arguments.groups is not None or not is_known(table.labels).all():
+        return
+    codes = np.unique(table.labels.astype(str), return_inverse=True)[1]
+    others = dict(table.others) | {names_of([j], table)[0]: table.X[:, j] for j in _metadata(table)}
+    found = [name for name, values in others.items() if looks_like_groups(values, codes)]
+    if found:
+        note(
+            f"several rows have the same {found[0]!r}: if they are of one subject, hold them out "
+            f"together with --groups {shlex.quote(found[0])}"
+        )
 
 
 # ---------------------------------------------------------------- values
@@ -98,33 +118,39 @@ def refuse_missing(facts: columns.Statistics, table: Table, arguments: Namespace
         )
 
 
-def names_of(indices: np.ndarray, table: Table) -> list[str]:
+def names_of(indices: Iterable[int], table: Table) -> list[str]:
     """Return names of columns for a message."""
     if table.names is None:
         return [f"column {i + 1}" for i in indices]
-    return [str(name) for name in table.names[indices]]
+    return [str(table.names[i]) for i in indices]
 
 
 # ---------------------------------------------------------------- notes
 
 
-def _note_metadata(table: Table) -> None:
-    """Report columns of integers that look like metadata, before they are features."""
+def _metadata(table: Table) -> list[int]:
+    """Return columns of integers that look like metadata: by name, or for they number the rows."""
     X, names = table.X, table.names
     if type(X) is not np.ndarray or names is None or len(X) < FEWEST:
-        return
-    # Columns with the span of a count of the rows, and columns with such a name.
+        return []
     spans = X.max(axis=0) - X.min(axis=0)
-    found = {int(j) for j in np.flatnonzero(spans == len(X) - 1)}
-    found = {j for j in found if (np.diff(np.sort(X[:, j])) == 1).all()}
-    for j, name in enumerate(names):
-        parts = re.findall(r"[A-Z]?[a-z]+|[A-Z]+", str(name))
-        if any(METADATA.fullmatch(part.lower()) for part in parts):
-            found |= {j} if (X[:, j] == np.rint(X[:, j])).all() else set()
+    counts = [int(j) for j in np.flatnonzero(spans == len(X) - 1)]
+    counts = [j for j in counts if len(np.unique(X[:, j])) == len(X)]
+    words = [re.findall(r"[A-Z]?[a-z]+|[A-Z]+", str(name)) for name in names]
+    known = [
+        j
+        for j, parts in enumerate(words)
+        if any(METADATA.fullmatch(part.lower()) for part in parts)
+    ]
+    return [j for j in sorted({*counts, *known}) if (X[:, j] == np.rint(X[:, j])).all()]
+
+
+def _note_metadata(table: Table) -> None:
+    """Report columns that look like metadata, before they are features."""
+    found = names_of(_metadata(table), table)
     if found:
-        suspects = names_of(np.array(sorted(found)), table)
-        drop = shlex.quote(",".join(suspects))
-        note(f"features that may be metadata: {some(suspects)}; to leave out: --drop {drop}")
+        drop = shlex.quote(",".join(found))
+        note(f"features that may be metadata: {some(found)}; to leave out: --drop {drop}")
 
 
 def with_names(model: slce_xp.Model, table: Table) -> slce_xp.Model:
@@ -132,7 +158,7 @@ def with_names(model: slce_xp.Model, table: Table) -> slce_xp.Model:
     if not model.note or model.scale is not None:
         return dataclasses.replace(model, note="")
     index = model.note.split()[1]
-    (name,) = names_of(np.array([int(index)]), table)
+    (name,) = names_of([int(index)], table)
     shown = name if table.names is None else f"column {name!r}"
     text = model.note.replace(f"column {index}", shown, 1)
     text = text.replace("standardise the columns if their units", "use --scale if units")

@@ -17,6 +17,9 @@ from slce_xp.cli.inputs import has_bar, load_model, read_to_apply, read_to_fit, 
 from slce_xp.cli.tables import Table, TableError, is_known, plural, some
 
 MOST_SHOWN = 12  # classes, and components, that are printed
+WIDTH = 12  # letters of a class in the table of confusions
+PERMUTATIONS = 99
+MOST_WORK = 2 * 10**10  # products of so many permutations, a few seconds of one core
 LONG_FIT = 10**8  # entries of X from which on a progress bar is shown
 
 
@@ -36,24 +39,24 @@ def _fit(arguments: Namespace) -> None:
     step(f"fitting {n} samples of {d} features")
     names = ("backend", "device", "max_memory", "criterion")
     how = {name: getattr(arguments, name) for name in names}
+    how |= {"batch": batch} if (batch := table.columns.get("batch")) is not None else {}
+    calibrate = bool(arguments.model and arguments.folds and unlabeled is None)
+    more: dict[str, Any] = {"calibrate": calibrate, "unlabeled": unlabeled}
+    more |= {"groups": table.columns.get("groups")} if calibrate else {}
     show = n * d >= LONG_FIT and has_bar()
-    model = slce_xp.fit(
-        X, table.labels, arguments.components, unlabeled=unlabeled, progress=show, **how
-    ).to("numpy")
+    model = slce_xp.fit(X, table.labels, arguments.components, progress=show, **how, **more).to(
+        "numpy"
+    )
     _check_drawable(model, arguments)
-    Z = model.transform(X)
+    Z = model.transform(X, batch=batch)
     held_out = _held_out(X, table, model, arguments, how)
+    chance = _chance(X, table, arguments)
     del X
-    if scale is not None:
-        model = model.unscaled(scale.astype(model.mean.dtype))
-    classes = model.classes
-    if classes.dtype == object:  # of samples some of which have no label
-        classes = np.array(list(classes))
-    model = dataclasses.replace(model, feature_names=table.names, classes=classes)
-    model = checks.with_names(model, table)
+    model = _completed(model, table, scale)
     checks.note_fit(model, facts, table)
     _print_model(model, arguments.top)
     _print_held_out(held_out, arguments)
+    print(f"  permutation  {chance}")
     if arguments.model is not None:
         with outputs.written(arguments.model):
             model.save(arguments.model)
@@ -61,6 +64,17 @@ def _fit(arguments: Namespace) -> None:
     _plot(Z, held_out, table, model, arguments)
     weights = outputs.by_component(model.components)
     outputs.write_table(arguments.loadings, {"feature": _names_of_features(model), **weights})
+
+
+def _completed(model: slce_xp.Model, table: Table, scale: np.ndarray | None) -> slce_xp.Model:
+    """Return the model of unscaled columns, with their names, and labels that can be saved."""
+    if scale is not None:
+        model = model.unscaled(scale.astype(model.mean.dtype))
+    classes = model.classes
+    if classes.dtype == object:  # of samples some of which have no label
+        classes = np.array(list(classes))
+    model = dataclasses.replace(model, feature_names=table.names, classes=classes)
+    return checks.with_names(model, table)
 
 
 def _check_drawable(model: slce_xp.Model, arguments: Namespace) -> None:
@@ -83,7 +97,29 @@ def _held_out(
         return few if least < 2 else "" if known.all() else "some samples have no label"
     step("cross-validating (--folds 0 leaves it out)")
     k = model.n_components
-    return slce_xp.cross_embed(X, table.labels, k, arguments.folds, **how)
+    groups = table.columns.get("groups")
+    return slce_xp.cross_embed(X, table.labels, k, arguments.folds, groups, **how)
+
+
+def _chance(X: Any, table: Table, arguments: Namespace) -> str:
+    """Return whether classes differ by more than chance, or how to find out."""
+    known = is_known(table.labels)
+    hint = "not tested; whether classes differ by more than chance: slce-xp test"
+    n_classes = len(set(table.labels[known]))
+    if not known.all() or X.shape[0] * X.shape[1] * n_classes * PERMUTATIONS > MOST_WORK:
+        return hint
+    try:
+        found = slce_xp.permutation_test(
+            X,
+            table.labels,
+            PERMUTATIONS,
+            groups=table.columns.get("groups"),
+            strata=table.columns.get("batch") if arguments.groups is None else None,
+        )
+    except ValueError as error:
+        return f"not tested: {str(error).partition('. ')[0]}"
+    possible = f"smallest possible: {found.smallest_p:.2g}"
+    return f"p = {found.p:.2g} ({PERMUTATIONS} permutations of {found.unit}; {possible})"
 
 
 def _print_held_out(found: Any, arguments: Namespace) -> None:
@@ -91,13 +127,25 @@ def _print_held_out(found: Any, arguments: Namespace) -> None:
     if not isinstance(found, str):
         sizes = found.confusion.sum(axis=1)
         note = f": {found.note}" * bool(found.note)
+        by = " of groups" * (found.unit == "groups")
         print(
             f"  prediction   {100 * found.accuracy:.1f} % of held-out samples right, "
             f"{100 * found.balanced_accuracy:.1f} % balanced over classes; always the largest "
-            f"class {100 * sizes.max() / sizes.sum():.1f} % ({found.n_folds} folds{note})"
+            f"class {100 * sizes.max() / sizes.sum():.1f} % ({found.n_folds} folds{by}{note})"
         )
+        if len(sizes) <= MOST_SHOWN:
+            _print_confusion(found)
     elif arguments.folds:
         print(f"  prediction   not cross-validated{f': {found}' * bool(found)}")
+
+
+def _print_confusion(found: Any) -> None:
+    """Print how many samples of each class (rows) are predicted to be of each (columns)."""
+    names = [str(label)[:WIDTH] for label in found.classes]
+    width = max(map(len, [*names, str(found.confusion.max())]))
+    rows = [("of class", names), *zip(names, found.confusion, strict=True)]
+    for name, cells in rows:
+        print(f"    {name:<{max(width, 8)}}  {'  '.join(f'{cell!s:>{width}}' for cell in cells)}")
 
 
 def _plot(
@@ -121,9 +169,10 @@ def _transform(arguments: Namespace) -> None:
     outputs.check(arguments, output=outputs.EMBEDDINGS, plot=outputs.PLOTS)
     model = load_model(arguments.model)
     _check_drawable(model, arguments)
-    table, _, Z = _embedded(arguments, model)
+    n_features = model.n_features
+    table, model, _, Z = _embedded(arguments, model)
     n, k = Z.shape
-    print(f"{plural(n, 'sample')} of {model.n_features} features → {plural(k, 'component')}")
+    print(f"{plural(n, 'sample')} of {n_features} features → {plural(k, 'component')}")
     outputs.write_embedding(arguments.output, Z, table, arguments)
     outputs.write_plot(Z, table, model, arguments)
 
@@ -131,8 +180,9 @@ def _transform(arguments: Namespace) -> None:
 def _predict(arguments: Namespace) -> None:
     outputs.check(arguments, output=outputs.TABLES)
     model = load_model(arguments.model)
-    table, X, _ = _embedded(arguments, model)
-    predicted = model.predict(X)
+    table, model, X, _ = _embedded(arguments, model)
+    batch = table.columns.get("batch")
+    predicted = model.predict(X, batch=batch)
     text = f"{plural(len(predicted), 'sample')} classified into {len(model.classes)} classes"
     if table.labels is not None:
         known = is_known(table.labels)
@@ -140,18 +190,21 @@ def _predict(arguments: Namespace) -> None:
         text += f", {right} of {int(known.sum())} with a label as it says"
     print(text)
     found: dict[str, Any] = {"predicted": predicted.astype(str)}
-    if model.criterion == "separation":
-        found["probability"] = model.predict_proba(X).max(axis=1)
+    found["probability"] = model.predict_proba(X, batch=batch).max(axis=1)
+    if model.temperature is None:
+        print("probabilities are not calibrated: fit --model does so, unless --folds is 0")
     outputs.write_samples(arguments.output, table, arguments, found)
 
 
-def _embedded(arguments: Namespace, model: slce_xp.Model) -> tuple[Table, Any, np.ndarray]:
-    """Read the table that a model is applied to: it, its values and their embedding."""
-    table = read_to_apply(arguments, model)
+def _embedded(
+    arguments: Namespace, model: slce_xp.Model
+) -> tuple[Table, slce_xp.Model, Any, np.ndarray]:
+    """Read the table that a model is applied to: it, the model, values and their embedding."""
+    table, model = read_to_apply(arguments, model)
     step(f"embedding {table.X.shape[0]} samples")
     with np.errstate(invalid="ignore"):
         X = columns.prepared(table.X, model.mean if arguments.missing else None)
-        Z = model.transform(X)
+        Z = model.transform(X, batch=table.columns.get("batch"))
     wrong = np.flatnonzero(~np.isfinite(Z).all(axis=1))
     if wrong.size:
         raise TableError(
@@ -161,7 +214,7 @@ def _embedded(arguments: Namespace, model: slce_xp.Model) -> tuple[Table, Any, n
         )
     if table.ignored:
         print(f"ignored: {some(table.ignored)} (no features of the model)")
-    return table, X, Z
+    return table, model, X, Z
 
 
 # ---------------------------------------------------------------- a model
@@ -205,6 +258,7 @@ COMMANDS: dict[str, Callable[[Namespace], None]] = {
     "predict": _predict,
     "compare": evaluating.compare,
     "select": evaluating.select,
+    "test": evaluating.test,
     "inspect": _inspect,
     "plan": _plan,
     "info": lambda _: print("\n".join(info.lines())),

@@ -26,6 +26,7 @@ def compare(arguments: Namespace) -> None:
     table, _ = _read(arguments)
     step(f"comparing methods on {table.X.shape[0]} samples of {table.X.shape[1]} features")
     how = _how(arguments) | {"methods": arguments.methods, "cv": arguments.folds}
+    how["groups"] = table.columns.get("groups")
     numbers = arguments.components
     found = slce_xp.compare(table.X, table.labels, numbers, progress=has_bar(), **how)
     print(found)
@@ -104,6 +105,32 @@ def _ranked(selector: Any, X: Any, table: Table) -> dict[str, np.ndarray]:
     }
 
 
+def test(arguments: Namespace) -> None:
+    """Test whether classes differ, print and plot."""
+    outputs.check(arguments, plot=outputs.IMAGES)
+    table, facts = _read(arguments)
+    X, _ = checks.prepared(table, facts, arguments)
+    step(f"permuting the labels of {X.shape[0]} samples {arguments.permutations} times")
+    found = slce_xp.permutation_test(
+        X,
+        table.labels,
+        arguments.permutations,
+        groups=table.columns.get("groups"),
+        strata=table.columns.get("strata"),
+        components=arguments.by_component,
+        pairs=arguments.pairs,
+        backend=arguments.backend,
+        device=arguments.device,
+    )
+    print(found)
+    if arguments.plot is not None:
+        from slce_xp import plot
+        from slce_xp.plot._axes import new_axes
+
+        with outputs.drawn(arguments.plot) as figure:
+            plot.permutation_test(found, new_axes(2, figure))
+
+
 def _codes(table: Table) -> np.ndarray:
     return np.unique(table.labels, return_inverse=True)[1]
 
@@ -126,7 +153,9 @@ def _print_accuracy(table: Table, arguments: Namespace) -> None:
     if least < 2:
         print("\nnot cross-validated: a class has only one sample")
         return
-    splits = make_folds(labels, arguments.folds, 0, np.unique(labels)).splits()
+    groups = table.columns.get("groups")
+    groups = None if groups is None else np.unique(groups, return_inverse=True)[1]
+    splits = make_folds(labels, arguments.folds, 0, np.unique(labels), groups).splits()
     counts = tuple(k for k in COUNTS if k < table.X.shape[1]) or (table.X.shape[1],)
     step("cross-validating the selection (--folds 0 leaves it out)")
     found = compare_selections(table.X, labels, splits, counts, **_how(arguments))

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import slce_xp
+from slce_xp._alignment import aligned
 from slce_xp._data import columns
 from slce_xp.cli import checks
 from slce_xp.cli.options import corrected, parse
@@ -26,13 +27,16 @@ def read_to_fit(
     """Read a table that can be fitted: return it, the mark of unlabelled samples, statistics."""
     step(f"reading {arguments.table}")
     table, unlabeled = checks.labelled(read_table(arguments), arguments)
+    checks.note_groups(table, arguments)
     return table, unlabeled, checks.facts_of(table, arguments)
 
 
-def read_to_apply(arguments: Namespace, model: slce_xp.Model) -> Table:
-    """Read a table with the features of a model."""
+def read_to_apply(arguments: Namespace, model: slce_xp.Model) -> tuple[Table, slce_xp.Model]:
+    """Read a table with features of a model, and return the model for those that it has."""
     step(f"reading {arguments.table}")
     table = read_table(arguments, model.feature_names)
+    if table.names is not None and model.feature_names is not None:
+        model, _ = aligned(model, table.names, 1.0)  # the share was checked
     if table.X.shape[1] != model.n_features:
         raise TableError(
             f"{arguments.table} must have {model.n_features} columns, as many as the model's "
@@ -40,7 +44,7 @@ def read_to_apply(arguments: Namespace, model: slce_xp.Model) -> Table:
         )
     if table.in_memory and not arguments.missing:
         checks.refuse_missing(columns.statistics(table.X), table, arguments)
-    return table
+    return table, model
 
 
 def load_model(path: Path) -> slce_xp.Model:

@@ -87,6 +87,19 @@ _OPTIONS: dict[str, tuple[str, dict[str, Any]]] = {
         "classes (%(default)s)",
         {"default": "centroid", "choices": ["centroid", "separation"]}),
     "--id": ("the column that names the samples", {"metavar": "COLUMN"}),
+    "--groups": (
+        "the column with the subject of each sample, or whatever several samples were taken of: "
+        "they are held out together",
+        {"metavar": "COLUMN"}),
+    "--batch": (
+        "the column with the batch of each sample, such as its plate: what the samples of a batch "
+        "share is removed",
+        {"metavar": "COLUMN"}),
+    "--strata": ("permute labels within each value of this column only", {"metavar": "COLUMN"}),
+    "--permutations": (
+        "how many (%(default)s)", {"type": integer(1), "default": 999, "metavar": "N"}),
+    "--pairs": ("test each pair of classes, too", {"action": "store_true"}),
+    "--by-component": ("test each component, too", {"action": "store_true"}),
     "--metadata": (
         "another table with columns such as --label, joined by the names of samples", _FILE),
     "--drop": (
@@ -166,6 +179,7 @@ class _Command(NamedTuple):
 
 _FORMAT = {"format of the table": "--transpose --na --decimal --data"}
 _COLUMNS = {"columns": "--id --metadata --drop --features --scale --missing"}
+_GROUPED = {"columns": f"{_COLUMNS['columns']} --groups"}
 _TO_FIT: Own = {"table": {"help": "a table as fit takes it"}, "--label": {"required": True}}
 _TO_APPLY: Own = {
     "table": {"help": "a table as fit takes it"},
@@ -176,7 +190,7 @@ _COMMANDS = {
     "fit": _Command(
         "fit a table with a column of classes; print, save and plot the results",
         {"": "table --label --components --criterion",
-         "columns": f"{_COLUMNS['columns']} --unlabeled",
+         "columns": f"{_COLUMNS['columns']} --groups --batch --unlabeled",
          **_FORMAT,
          "results": "--model --embedding --plot --plot-components --loadings --top --folds --force",
          "computation": "--backend --device --max-memory"},
@@ -198,20 +212,20 @@ examples:
 """),
     "transform": _Command(
         "embed the samples of another table with a model",
-        {"": "model table --output --plot --plot-components --id --label --metadata --missing "
-         "--force", **_FORMAT},
+        {"": "model table --output --plot --plot-components --id --label --metadata "
+         "--batch --missing --force", **_FORMAT},
         _TO_APPLY | {
             "--output": {"required": True, "help": "the embedding (.csv, .tsv, .parquet, .npy)"}},
         _MATCHED),
     "predict": _Command(
         "classify the samples of another table with a model",
-        {"": "model table --output --id --label --metadata --missing --force", **_FORMAT},
+        {"": "model table --output --id --label --metadata --batch --missing --force", **_FORMAT},
         _TO_APPLY | {"--output": {"required": True}},
         _MATCHED),
     "compare": _Command(
         "compare SLCE with PCA, LDA and other methods by cross-validation",
         {"": "table --label --components --methods --folds",
-         **_COLUMNS, **_FORMAT, "results": "--output --plot --force"},
+         **_GROUPED, **_FORMAT, "results": "--output --plot --force"},
         _TO_FIT | {
             "--components": {"type": several, "default": (2, 3, 5), "metavar": "K,K,...",
                              "help": "numbers of components (2,3,5)"},
@@ -232,7 +246,7 @@ example:
     "select": _Command(
         "select the features that matter, by an exact sparse path",
         {"": "table --label --top --resamples --folds",
-         **_COLUMNS, **_FORMAT, "results": "--output --plot --force"},
+         **_GROUPED, **_FORMAT, "results": "--output --plot --force"},
         _TO_FIT | {
             "--top": {"type": integer(1), "default": 50,
                       "help": "how many features to select (%(default)s)"},
@@ -246,6 +260,21 @@ cross-validated on 10, 25, 50 and 100 features of both, selected in each fold.
 
 example:
   slce-xp select genes.csv --label diagnosis --top 50 -o selected.csv --plot path.png
+"""),
+    "test": _Command(
+        "test by permutation whether classes differ by more than chance",
+        {"": "table --label --permutations --pairs --by-component",
+         "columns": f"{_GROUPED['columns']} --strata", **_FORMAT, "results": "--plot --force",
+         "computation": "--backend --device"},
+        _TO_FIT | {
+            "--groups": {"help": "the column with the subject of each sample: these are permuted"},
+            "--plot": {"help": f"the statistic of permuted labels {_IMAGE_FILE}"}},
+        """\
+The null hypothesis is that the means of the classes are equal. Subjects with
+samples of several classes are strata.
+
+example:
+  slce-xp test wine.csv --label cultivar --scale --missing mean --pairs
 """),
     "inspect": _Command("show a model and its most important features", {"": "model --top"}),
     "plan": _Command(
@@ -293,7 +322,7 @@ def _add(commands: Any, name: str, command: _Command) -> None:
         epilog=command.epilog,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.set_defaults(drop=(), features=())
+    parser.set_defaults(drop=(), features=(), groups=None)
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
     for title, options in command.options.items():
         group = parser.add_argument_group(title) if title else parser

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from argparse import Namespace
 from collections import Counter
@@ -22,6 +23,7 @@ _MATRICES = {
     ".h5": arrays.read_hdf5, ".hdf5": arrays.read_hdf5,
 }  # fmt: skip
 _PACKED = (".csv", ".tsv", ".txt")
+MOST_ABSENT = 0.2  # share of a model's features that a table may lack, as in slce_xp.anndata
 _WITH_SEVERAL = (".xlsx", ".npz", ".h5ad", ".h5", ".hdf5")
 
 
@@ -44,10 +46,17 @@ def read_table(arguments: Namespace, features: np.ndarray | None = None) -> Tabl
     }
     ids = found.pop("id") if "id" in found else _row_names(own)
     table = Table(matrix.X, None, None if ids is None else tables.as_text(ids), found)
-    table = _with_features(matrix, table, arguments, features)
+    table = (_of_frame if matrix.X is None else _of_matrix)(matrix, table, arguments, features)
     if not table.X.shape[1]:
         raise TableError(f"{path} has no columns of numbers left as features; drop fewer")
-    return table
+    return dataclasses.replace(table, others=_others(table, arguments, own, more))
+
+
+def _others(table: Table, arguments: Namespace, *frames: Any) -> dict[str, Any]:
+    """Return the columns that are neither features nor named by an option."""
+    used = {*tables.roles_of(arguments).values()}
+    used |= set() if table.names is None else {str(name) for name in table.names}
+    return {name: frame[name] for frame in frames for name in frame.columns if name not in used}
 
 
 def _check_file(path: Path, arguments: Namespace) -> str:
@@ -226,20 +235,18 @@ def _key(more: Any, names: list[str], own: Any, arguments: Namespace) -> tuple[s
 # ---------------------------------------------------------------- features
 
 
-def _with_features(
+def _of_matrix(
     matrix: Matrix, table: Table, arguments: Namespace, features: np.ndarray | None
 ) -> Table:
-    """Return the table with the columns that are features."""
+    """Return the table of a matrix, with those of its columns that are features."""
     path, names = arguments.table, matrix.names
     if names is None:
         if arguments.drop or arguments.features:
             raise TableError(f"{path} has no names of columns, so --drop cannot be used")
         return table
-    if len(set(names)) < len(names):
+    if len({*names}) < len(names):
         twice = [name for name, count in Counter(names).items() if count > 1]
         raise TableError(f"{path} has columns of one name, {tables.some(twice)}; rename them")
-    if matrix.X is None:
-        return _of_frame(matrix.columns, table, arguments, features)
     free = names
     if matrix.marked is not None and features is None and not arguments.features:
         free = [name for name in names if name in matrix.marked]
@@ -255,35 +262,41 @@ def _with_features(
     return Table(X, np.array(kept, dtype=np.str_), table.ids, table.columns, ignored)
 
 
-def _of_frame(frame: Any, table: Table, arguments: Namespace, features: np.ndarray | None) -> Table:
+def _of_frame(
+    matrix: Matrix, table: Table, arguments: Namespace, features: np.ndarray | None
+) -> Table:
     """Return the table of a frame, with its columns of numbers that have no other role."""
-    path, ids = arguments.table, table.ids
-    roles = tables.roles_of(arguments).values()
+    frame, roles = matrix.columns, tables.roles_of(arguments).values()
     text = [name for name in numbers.text_columns(frame) if name not in roles]
     spoilt = [name for name in text if numbers.are_mostly_numbers(frame[name])]
-    unique = [n for n in text if n not in spoilt and frame[n].is_unique][: ids is None]
-    for name in unique:
-        ids = tables.as_text(values_of(frame[name]))
-        tables.note(f"{path}: {name!r} names the samples, for each has its own")
-    free = [str(name) for name in frame if name not in (*unique, *roles)]
+    ids, free = table.ids, [str(name) for name in frame if name not in roles]
+    unique = [name for name in text if name not in spoilt and frame[name].is_unique]
+    if ids is None and unique:
+        ids = tables.as_text(values_of(frame[unique[0]]))
+        free.remove(unique[0])
+        tables.note(f"{arguments.table}: {unique[0]!r} names the samples, for each has its own")
     kept, ignored = _features(free, arguments, features)
     if features is None:
-        gone = [name for name in text if name in set(kept) - {*spoilt}]
-        if gone:
-            tables.note(f"{path}: {tables.some(gone)} left out, for text is not a feature")
-        kept = [name for name in kept if name not in gone]
-    text = [name for name in text if name in set(kept)]
-    numbers.refuse_words(frame, text, arguments)
-    if len(kept) < frame.shape[1]:
-        frame = frame[kept]
+        kept = _without_text(kept, {*text} - {*spoilt}, arguments)
+    numbers.refuse_words(frame, [name for name in text if name in set(kept)], arguments)
+    frame = frame[kept] if len(kept) < frame.shape[1] else frame
     single = all(str(kind).lower() == "float32" for kind in frame.dtypes)
     X = frame.to_numpy(dtype=np.float32 if single else np.float64, na_value=np.nan)
-    names = np.array(kept, dtype=np.str_)
     empty = np.isnan(X).all(axis=0)
     if features is None and empty.any():
-        tables.note(f"{path}: {tables.some(names[empty])} left out, for they are empty")
-        X, names = X[:, ~empty], names[~empty]
+        gone = tables.some(np.array(kept)[empty])
+        tables.note(f"{arguments.table}: {gone} left out, for they are empty")
+        X, kept = X[:, ~empty], np.array(kept)[~empty]
+    names = np.array(kept, dtype=np.str_)
     return Table(np.ascontiguousarray(X), names, ids, table.columns, ignored)
+
+
+def _without_text(names: list[str], text: set[str], arguments: Namespace) -> list[str]:
+    """Return the names without columns of text, which are reported."""
+    gone = [name for name in names if name in text]
+    if gone:
+        tables.note(f"{arguments.table}: {tables.some(gone)} left out, for text is not a feature")
+    return [name for name in names if name not in text]
 
 
 def _features(
@@ -301,11 +314,12 @@ def _features(
     for role, name in tables.roles_of(arguments).items():
         if name in absent:
             raise TableError(f"{path}: {name!r} is a feature of the model; name another --{role}")
-    if absent:
+    if len(absent) > MOST_ABSENT * len(wanted):
         hint = str(tables.no_such(absent[0], names, "", path)).partition("; ")[2]
         raise TableError(
-            f"{path} must have the {len(wanted)} columns that the model was fitted to, and lacks "
-            f"{len(absent)}: {tables.some(absent)}; {hint}"
+            f"{path} must have at least {1 - MOST_ABSENT:.0%} of the {len(wanted)} columns of the "
+            f"model, and lacks {len(absent)}: {tables.some(absent)}; {hint}"
         )
     used = set(wanted)
-    return wanted, tuple(name for name in names if name not in used)
+    ignored = tuple(name for name in names if name not in used)
+    return [name for name in wanted if name in there], ignored

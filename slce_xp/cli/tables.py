@@ -19,7 +19,13 @@ from slce_xp import _backend
 from slce_xp._errors import pip_install
 
 Changes = Mapping[str, str | None]
-ROLES = ("label", "id")  # options that name a column with something else than a feature
+ROLES = (
+    "label",
+    "id",
+    "groups",
+    "strata",
+    "batch",
+)  # options that name a column with something else than a feature
 
 
 class TableError(ValueError):
@@ -54,6 +60,8 @@ class Table:
         otherwise of one kind.
     ignored : tuple of str
         Columns that are not used.
+    others : dict of str to array, shape (n,)
+        Columns that are no features, by name.
     """
 
     X: Any
@@ -61,6 +69,7 @@ class Table:
     ids: np.ndarray | None = None
     columns: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
     ignored: tuple[str, ...] = ()
+    others: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     @property
     def labels(self) -> Any:
@@ -78,7 +87,8 @@ class Table:
             return self
         columns = {role: values[chosen] for role, values in self.columns.items()}
         ids = None if self.ids is None else self.ids[chosen]
-        return dataclasses.replace(self, X=self.X[chosen], ids=ids, columns=columns)
+        others = {name: np.asarray(values)[chosen] for name, values in self.others.items()}
+        return dataclasses.replace(self, X=self.X[chosen], ids=ids, columns=columns, others=others)
 
 
 def is_known(values: np.ndarray) -> np.ndarray:
