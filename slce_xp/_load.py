@@ -1,7 +1,8 @@
-"""Model files, read."""
+"""Model files: what is in them, and how they are read."""
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import os
 from types import ModuleType
@@ -9,9 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from slce_xp import _files, _parameters
-from slce_xp._model import ARRAYS, Model
+from slce_xp import _backend, _files, _parameters
+from slce_xp._model import Model
 from slce_xp._planning.plan import Plan
+
+# Fields of a model by their names in files, and those with labels.
+_PUBLIC = {"_gap": "separation_gap", "_spread": "spread"}
+_LABELS = {"classes", "batches"}
 
 
 def load(
@@ -54,6 +59,43 @@ def load(
     return model if backend is None and device is None else model.to(backend or "numpy", device)
 
 
+def contents_of(model: Model) -> dict[str, np.ndarray]:
+    """Arrays without objects, of which `from_contents` makes the model again."""
+    facts: dict[str, Any] = {}
+    arrays = {}
+    for field in dataclasses.fields(model):
+        name = _PUBLIC.get(field.name, field.name)
+        value = getattr(model, name if name == "separation_gap" else field.name)
+        if name in _LABELS and value is not None:
+            arrays[name], facts[name] = _files.pack_labels(value)
+        elif name == "plan":
+            facts[name] = value.to_facts()
+        elif name == "angle_bounds":
+            facts[name] = None if value is None else list(map(float, value))
+        elif value is None or isinstance(value, (bool, int, float, str, tuple)):
+            facts[name] = value
+        else:
+            arrays[name] = _backend.to_host(value)
+    return {"header": _files.header(facts), **arrays}
+
+
+def from_contents(contents: dict[str, np.ndarray]) -> Model:
+    """The model of which these are the arrays."""
+    facts = _files.facts_of(contents)
+    values = {**facts, **contents}
+    for name in _LABELS & contents.keys():
+        values[name] = _files.unpack_labels(contents[name], facts[name])
+    values["plan"] = Plan.from_facts(facts["plan"])
+    values["n_positive_bounds"] = tuple(facts.get("n_positive_bounds", (facts["n_positive"],) * 2))
+    values["angle_bounds"] = _angle_bounds(facts, len(contents["eigenvalues"]))
+    names = [
+        (field.name, _PUBLIC.get(field.name, field.name)) for field in dataclasses.fields(Model)
+    ]
+    model = Model(**{name: values[key] for name, key in names if key in values})
+    _check(model, contents)
+    return model
+
+
 def _angle_bounds(facts: dict[str, Any], k: int) -> np.ndarray | None:
     """Bounds of angles; earlier versions wrote one for all components."""
     if "angle_bounds" in facts:
@@ -65,38 +107,8 @@ def _angle_bounds(facts: dict[str, Any], k: int) -> np.ndarray | None:
     return bounds
 
 
-def from_contents(contents: dict[str, np.ndarray]) -> Model:
-    """The model of which these are the arrays."""
-    facts = _files.facts_of(contents)
-    low, high = facts.get("n_positive_bounds", (facts["n_positive"],) * 2)
-    model = Model(
-        **{name: contents[name] for name in ARRAYS},
-        classes=_files.unpack_labels(contents["classes"], facts["classes"]),
-        n_positive=int(facts["n_positive"]),
-        n_unlabeled=int(facts["n_unlabeled"]),
-        total_loss=float(facts["total_loss"]),
-        plan=Plan.from_facts(facts["plan"]),
-        zero_level=facts.get("zero_level"),
-        residual=facts.get("residual"),
-        angle_bounds=_angle_bounds(facts, len(contents["eigenvalues"])),
-        note=str(facts.get("note", "")),
-        passes=int(facts["passes"]),
-        scale=contents.get("scale"),
-        patterns=contents.get("patterns"),
-        batches=_files.unpack_labels(contents["batches"], facts["batches"])
-        if "batches" in contents
-        else None,
-        batch_shifts=contents.get("batch_shifts"),
-        shrinkage=facts.get("shrinkage"),
-        separation=facts.get("separation"),
-        log_odds=contents.get("log_odds"),
-        _spread=facts.get("spread"),
-        temperature=facts.get("temperature"),
-        _gap=facts.get("separation_gap"),
-        criterion=str(facts.get("criterion", "centroid")),
-        feature_names=contents.get("feature_names"),
-        n_positive_bounds=(int(low), int(high)),
-    )
+def _check(model: Model, contents: dict[str, np.ndarray]) -> None:
+    """Raise ValueError for arrays that do not belong together."""
     (k, d), n_classes = model.components.shape, model.classes.shape[0]
     expected = {
         "components": (k, d), "eigenvalues": (k,), "mean": (d,), "centroids": (n_classes, d),
@@ -115,4 +127,3 @@ def from_contents(contents: dict[str, np.ndarray]) -> Model:
         array = contents[name]
         if array.shape != expected[name] or array.dtype.kind != kinds.get(name, "f"):
             raise ValueError(f"its {name} have shape {array.shape} and dtype {array.dtype}")
-    return model

@@ -1018,37 +1018,9 @@ class Model:
         --------
         slce_xp.load : Loads it, with an example.
         """
-        _files.write(path, self._contents())
+        from slce_xp._load import contents_of
 
-    def _contents(self) -> dict[str, np.ndarray]:
-        """Arrays without objects, which `slce_xp._load.from_contents` makes a model of again."""
-        classes, kind = _files.pack_labels(self.classes)
-        angles = None if self.angle_bounds is None else list(map(float, self.angle_bounds))
-        facts = {
-            "classes": kind,
-            "n_positive": self.n_positive,
-            "n_positive_bounds": self.n_positive_bounds,
-            "n_unlabeled": self.n_unlabeled,
-            "total_loss": self.total_loss,
-            "zero_level": self.zero_level,
-            "residual": self.residual,
-            "angle_bounds": angles,
-            "note": self.note,
-            "plan": self.plan.to_facts(),
-            "passes": self.passes,
-            "criterion": self.criterion,
-            "shrinkage": self.shrinkage,
-            "separation": self.separation,
-            "spread": self._spread,
-            "temperature": self.temperature,
-            "separation_gap": self.separation_gap,
-        }
-        arrays = {name: _backend.to_host(array) for name, array in self._arrays().items()}
-        if self.feature_names is not None:
-            arrays["feature_names"] = self.feature_names
-        if self.batches is not None:
-            arrays["batches"], facts["batches"] = _files.pack_labels(self.batches)
-        return {"header": _files.header(facts), "classes": classes, **arrays}
+        _files.write(path, contents_of(self))
 
 
 def _embed(axes: Array, mean: Array, rows: Array) -> Array:

@@ -439,7 +439,7 @@ def _facts(model: Model, params: dict[str, Any]) -> dict[str, Any]:
     own = ("loss",) if model.criterion == "centroid" else ("separation", "shrinkage")
     names = ("eigenvalues", "n_positive", *own, "total_loss", "classes", "counts")
     facts = {"params": _storable(params), **{name: getattr(model, name) for name in names}}
-    facts["model"] = model._contents()
+    facts["model"] = _load.contents_of(model)
     # HDF5 does not store dates and objects.
     for part in (facts, facts["model"]):
         if part["classes"].dtype.kind not in "iufbU":
