@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import operator
 import secrets
+from numbers import Real
 from types import ModuleType
 from typing import Any
 
@@ -104,14 +105,26 @@ def as_flag(value: Any, name: str) -> bool:
     return bool(value)
 
 
+def as_number(
+    value: Any, name: str, least: float, most: float, *, above: bool = False, rule: str = ""
+) -> float:
+    """Return a finite number from `least`, or above it, to `most`; `rule` says so."""
+    limit = f" and at most {most:g}" if math.isfinite(most) else ""
+    least_is = "above" if above else "of at least"
+    message = f"{rule or f'{name} must be a finite number {least_is} {least:g}{limit}'}; got "
+    message += shown(value)
+    if isinstance(value, (bool, np.bool)) or not isinstance(value, Real):
+        raise wrong_type(name, message)
+    number = float(value)
+    if not (math.isfinite(number) and least <= number <= most) or (above and number == least):
+        raise invalid(name, message)
+    return number
+
+
 def as_tolerance(tol: Any) -> float:
     """Return the backward error at which an iteration stops, relative to T."""
     rule = "tol must be a number between 0 and 1, the residual relative to the scatter of X"
-    if isinstance(tol, bool) or not isinstance(tol, (int, float, np.floating)):
-        raise wrong_type("tol", f"{rule}; got {shown(tol)}")
-    if not 0.0 < tol < 1.0:
-        raise invalid("tol", f"{rule}; got {shown(tol)}")
-    return float(tol)
+    return as_number(tol, "tol", 0.0, math.nextafter(1.0, 0.0), above=True, rule=rule)
 
 
 def as_shrinkage(shrinkage: Any) -> float | None:
@@ -119,23 +132,12 @@ def as_shrinkage(shrinkage: Any) -> float | None:
     if isinstance(shrinkage, str) and shrinkage == "auto":
         return None
     rule = "shrinkage must be 'auto' or a number from 0 to 1"
-    if isinstance(shrinkage, bool) or not isinstance(shrinkage, (int, float, np.number)):
-        raise wrong_type("shrinkage", f"{rule}; got {shown(shrinkage)}")
-    if not 0.0 <= shrinkage <= 1.0:
-        raise invalid("shrinkage", f"{rule}; got {shown(shrinkage)}")
-    return float(shrinkage)
+    return as_number(shrinkage, "shrinkage", 0.0, 1.0, rule=rule)
 
 
-def as_number(value: Any, name: str, least: float, most: float, *, above: bool = False) -> float:
-    """Return a finite number from `least`, or above it, to `most`."""
-    limit = f" and at most {most:g}" if math.isfinite(most) else ""
-    rule = f"{name} must be a finite number {'above' if above else 'of at least'} {least:g}{limit}"
-    if isinstance(value, (bool, np.bool)) or not isinstance(value, (int, float, np.number)):
-        raise wrong_type(name, f"{rule}; got {shown(value)}")
-    number = float(value)
-    if not (math.isfinite(number) and least <= number <= most) or (above and number == least):
-        raise invalid(name, f"{rule}; got {shown(value)}")
-    return number
+def as_unlabeled_weight(value: Any) -> float:
+    """Return λ, the weight of samples without a label."""
+    return as_number(value, "unlabeled_weight", 0.0, MOST_UNLABELED_WEIGHT)
 
 
 def as_seed(value: Any) -> int:
@@ -150,19 +152,6 @@ def as_seed(value: Any) -> int:
         rule = "random_state must be None or an integer ≥ 0, such as 0"
         raise invalid("random_state", f"{rule}; got {shown(value)}")
     return seed
-
-
-def as_unlabeled_weight(value: Any) -> float:
-    """Return λ, the weight of samples without a label."""
-    message = (
-        f"unlabeled_weight must be a finite number ≥ 0, the weight of a sample without a label, "
-        f"and at most {MOST_UNLABELED_WEIGHT:g}; got {shown(value)}. With a larger one, use PCA"
-    )
-    if isinstance(value, bool) or not isinstance(value, (int, float, np.floating, np.integer)):
-        raise wrong_type("unlabeled_weight", message)
-    if not 0.0 <= value <= MOST_UNLABELED_WEIGHT:  # NaN compares false
-        raise invalid("unlabeled_weight", message)
-    return float(value)
 
 
 def named_place(backend: str | ModuleType, device: Any) -> Place:
