@@ -33,11 +33,14 @@ from slce_xp.core._given import check_not_masked
 DOCUMENTATION = "https://arxiv.org/abs/2306.04622"
 # Other SciPy formats are converted to the first of these.
 _SPARSE = ("csr", "csc", "coo")
-# Fitted attributes, and the attributes of the model that they come from.
-_FITTED = {f"{name}_": name for name in (
+# Fitted attributes that are those of the model.
+_OF_MODEL = {f"{name}_" for name in (
     "components", "eigenvalues", "mean", "centroids", "classes", "n_components", "n_positive",
-    "solver",
+    "solver", "loss", "loss_shares",
 )}  # fmt: skip
+# Parameters that `fit` and `partial_fit` share, and those of `fit` alone.
+_SHARED = ("backend", "device", "max_memory", "class_weight", "unlabeled", "unlabeled_weight")
+_OF_FIT = ("solver", "tol", "max_iter", "criterion", "shrinkage", "calibrate", "progress")
 
 
 class SLCE(
@@ -235,17 +238,10 @@ class SLCE(
             X,
             one_column(y),
             self.n_components,
-            solver=self.solver,
-            tol=self.tol,
-            max_iter=self.max_iter,
             random_state=seed_of(self.random_state),
             sample_weight=sample_weight,
-            criterion=self.criterion,
-            shrinkage=self.shrinkage,
-            calibrate=self.calibrate,
             groups=groups,
-            progress=self.progress,
-            **self._options(),
+            **self._options(*_SHARED, *_OF_FIT),
         )
         if self.backend is not None:
             model = model.to(*_backend.place_of(matrix.as_matrix(X)))
@@ -253,10 +249,8 @@ class SLCE(
             self.__dict__.pop(name, None)
         return self._adopt(model)
 
-    def _options(self) -> dict[str, Any]:
-        """Return the parameters that `fit` and `partial_fit` share."""
-        names = "backend device max_memory class_weight unlabeled unlabeled_weight"
-        return {name: getattr(self, name) for name in names.split()}
+    def _options(self, *names: str) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in names}
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> SLCE:
         """Add a batch of samples, exactly.
@@ -302,7 +296,7 @@ class SLCE(
             one_column(y),
             classes=classes,
             sample_weight=sample_weight,
-            **self._options(),
+            **self._options(*_SHARED),
         )
         if batch is None:
             return self
@@ -350,14 +344,17 @@ class SLCE(
         """Keep the statistics, and discard what was solved from earlier ones."""
         self.statistics_ = statistics
         self.n_samples_seen_ = statistics.n_samples
-        for name in (*_FITTED, "model_", "n_iter_"):
-            self.__dict__.pop(name, None)
+        self.__dict__.pop("model_", None)
         return self
 
     def __getattr__(self, name: str) -> Any:
-        # Called for missing attributes: solve the batches when one of a fit is first used.
+        # Called for missing attributes. Batches are solved when one of a model is first used.
+        if name in _OF_MODEL:
+            return getattr(self.model_, name[:-1])
+        if name == "n_iter_":
+            return max(1, self.model_.passes)
         statistics = self.__dict__.get("statistics_")
-        if statistics is None or name not in (*_FITTED, "model_", "n_iter_"):
+        if name != "model_" or statistics is None:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         seen = int((statistics.counts > 0).sum())
         if seen < 2:
@@ -371,28 +368,14 @@ class SLCE(
         model = solve(
             statistics, self.n_components, self.criterion, self.shrinkage, self.class_weight
         )
-        self._adopt(model.to(*_backend.place_of(statistics.home)))
-        return self.__dict__[name]
+        return self._adopt(model.to(*_backend.place_of(statistics.home))).model_
 
     def _adopt(self, model: Model) -> SLCE:
         names = getattr(self, "feature_names_in_", None)
         if names is not None:  # the model was fitted to the bare numbers
             model = dataclasses.replace(model, feature_names=np.array(names, dtype=np.str_))
         self.model_ = model
-        for name, field in _FITTED.items():
-            setattr(self, name, getattr(model, field))
-        self.n_iter_ = max(1, model.passes)
         return self
-
-    @property
-    def loss_(self) -> float:
-        """The loss with all components; computed when used, because it synchronizes the device."""
-        return self.model_.loss
-
-    @property
-    def loss_shares_(self) -> Array:
-        """The share of the loss that each component removes, shape (k,)."""
-        return self.model_.loss_shares
 
     # ------------------------------------------------------------ embedding
 

@@ -318,6 +318,7 @@ def test_all_parameters_reach_the_fit(monkeypatch):
         "criterion": "separation",
         "shrinkage": 0.5,
         "random_state": 3,
+        "calibrate": False,
         "progress": False,
     }
     assert set(given) == set(SLCE().get_params())
@@ -332,6 +333,7 @@ def test_all_parameters_reach_the_fit(monkeypatch):
     weights = np.ones(60)
     SLCE(**given).fit(X, Y, sample_weight=weights)
     assert taken.pop("sample_weight") is weights
+    assert taken.pop("groups") is None
     assert taken == given
 
 
