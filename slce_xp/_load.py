@@ -1,4 +1,4 @@
-"""Model files: what is in them, and how they are read."""
+"""Model files, read."""
 
 from __future__ import annotations
 
@@ -10,13 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from slce_xp import _backend, _files, _parameters
-from slce_xp._model import Model
+from slce_xp import _files, _parameters
+from slce_xp._model import LABELS, NAMES_IN_FILES, Model
 from slce_xp._planning.plan import Plan
-
-# Fields of a model by their names in files, and those with labels.
-_PUBLIC = {"_gap": "separation_gap", "_spread": "spread"}
-_LABELS = {"classes", "batches"}
 
 
 def load(
@@ -59,37 +55,18 @@ def load(
     return model if backend is None and device is None else model.to(backend or "numpy", device)
 
 
-def contents_of(model: Model) -> dict[str, np.ndarray]:
-    """Arrays without objects, of which `from_contents` makes the model again."""
-    facts: dict[str, Any] = {}
-    arrays = {}
-    for field in dataclasses.fields(model):
-        name = _PUBLIC.get(field.name, field.name)
-        value = getattr(model, name if name == "separation_gap" else field.name)
-        if name in _LABELS and value is not None:
-            arrays[name], facts[name] = _files.pack_labels(value)
-        elif name == "plan":
-            facts[name] = value.to_facts()
-        elif name == "angle_bounds":
-            facts[name] = None if value is None else list(map(float, value))
-        elif value is None or isinstance(value, (bool, int, float, str, tuple)):
-            facts[name] = value
-        else:
-            arrays[name] = _backend.to_host(value)
-    return {"header": _files.header(facts), **arrays}
-
-
 def from_contents(contents: dict[str, np.ndarray]) -> Model:
     """The model of which these are the arrays."""
     facts = _files.facts_of(contents)
     values = {**facts, **contents}
-    for name in _LABELS & contents.keys():
+    for name in LABELS & contents.keys():
         values[name] = _files.unpack_labels(contents[name], facts[name])
     values["plan"] = Plan.from_facts(facts["plan"])
     values["n_positive_bounds"] = tuple(facts.get("n_positive_bounds", (facts["n_positive"],) * 2))
     values["angle_bounds"] = _angle_bounds(facts, len(contents["eigenvalues"]))
     names = [
-        (field.name, _PUBLIC.get(field.name, field.name)) for field in dataclasses.fields(Model)
+        (field.name, NAMES_IN_FILES.get(field.name, field.name))
+        for field in dataclasses.fields(Model)
     ]
     model = Model(**{name: values[key] for name, key in names if key in values})
     _check(model, contents)

@@ -29,6 +29,9 @@ from slce_xp.core._rows import BlockRows, Rows
 
 ARRAYS = ("components", "eigenvalues", "mean", "centroids", "counts", "weights")
 _OPTIONAL_ARRAYS = ("scale", "patterns", "log_odds", "batch_shifts")
+# Fields of a model by their names in files, and those with labels.
+NAMES_IN_FILES = {"_gap": "separation_gap", "_spread": "spread"}
+LABELS = {"classes", "batches"}
 MOST_CONFUSIONS = 100  # pairs of classes that `Model.confusions` has
 
 
@@ -1018,9 +1021,27 @@ class Model:
         --------
         slce_xp.load : Loads it, with an example.
         """
-        from slce_xp._load import contents_of
-
         _files.write(path, contents_of(self))
+
+
+def contents_of(model: Model) -> dict[str, np.ndarray]:
+    """Arrays without objects, of which `slce_xp._load.from_contents` makes the model again."""
+    facts: dict[str, Any] = {}
+    arrays = {}
+    for field in dataclasses.fields(model):
+        name = NAMES_IN_FILES.get(field.name, field.name)
+        value = getattr(model, name if name == "separation_gap" else field.name)
+        if name in LABELS and value is not None:
+            arrays[name], facts[name] = _files.pack_labels(value)
+        elif name == "plan":
+            facts[name] = value.to_facts()
+        elif name == "angle_bounds":
+            facts[name] = None if value is None else list(map(float, value))
+        elif value is None or isinstance(value, (bool, int, float, str, tuple)):
+            facts[name] = value
+        else:
+            arrays[name] = _backend.to_host(value)
+    return {"header": _files.header(facts), **arrays}
 
 
 def _embed(axes: Array, mean: Array, rows: Array) -> Array:

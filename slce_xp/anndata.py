@@ -12,6 +12,7 @@ from slce_xp import Model, SLCEWarning, _backend, _load, feature_path, fit
 from slce_xp._alignment import aligned
 from slce_xp._data.labels import as_labels
 from slce_xp._errors import invalid, naming, wrong_type
+from slce_xp._model import contents_of
 from slce_xp._parameters import as_count
 
 __all__ = ["predict", "select", "slce", "transform"]
@@ -439,7 +440,7 @@ def _facts(model: Model, params: dict[str, Any]) -> dict[str, Any]:
     own = ("loss",) if model.criterion == "centroid" else ("separation", "shrinkage")
     names = ("eigenvalues", "n_positive", *own, "total_loss", "classes", "counts")
     facts = {"params": _storable(params), **{name: getattr(model, name) for name in names}}
-    facts["model"] = _load.contents_of(model)
+    facts["model"] = contents_of(model)
     # HDF5 does not store dates and objects.
     for part in (facts, facts["model"]):
         if part["classes"].dtype.kind not in "iufbU":
