@@ -22,19 +22,20 @@ def interleaved(
     synchronise: Callable[[], None] = lambda: None,
     warm_ups: int = 1,
     clock: Callable[[], float] = time.perf_counter,
+    settle: float = SETTLE_SECONDS,
 ) -> dict[str, float]:
     """Median seconds of each contender, run in turn after one warm-up each.
 
     Every lap begins with another one, so that none always follows the same one. The processor time
     of one thread, ``clock=time.process_time``, is worth more than the time on the wall if other
-    programs use the machine.
+    programs use the machine. `settle` are seconds before each run.
     """
     seconds: dict[str, list[float]] = {name: [] for name in contenders}
     order = list(contenders.items())
     for lap in range(warm_ups + rounds):
         first = lap % max(1, len(order))
         for name, run in order[first:] + order[:first]:
-            time.sleep(SETTLE_SECONDS)
+            time.sleep(settle)
             synchronise()
             start = clock()
             run()

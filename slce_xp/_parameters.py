@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from slce_xp import _backend
-from slce_xp._backend import Array, Place
-from slce_xp._errors import invalid, naming, shown, wrong_type
+from . import _backend
+from ._backend import Array, Place
+from ._errors import invalid, naming, shown, wrong_type
 
 # Beyond it, labelled samples of a similar scatter are lost in rounding, and squares of it overflow.
 MOST_UNLABELED_WEIGHT = 1e15

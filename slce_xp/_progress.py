@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from slce_xp._errors import naming, not_installed
+from ._errors import naming, not_installed
 
 
 class Progress:

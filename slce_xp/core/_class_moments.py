@@ -10,7 +10,7 @@ import numpy as np
 from .. import _backend
 from .._backend import Array
 from .._errors import invalid
-from .._parameters import as_count, as_unlabeled_weight
+from .._parameters import as_count, as_unlabeled_weight, named_place
 from . import _dense, _given
 from ._eigen import scaled
 from ._groups import Groups
@@ -85,6 +85,11 @@ class Moments:
     def __radd__(self, other: object) -> Moments:
         """Begin a `sum`."""
         return self if isinstance(other, int) and other == 0 else NotImplemented
+
+    def to(self, device: Any, /) -> Moments:
+        """The same on another device of the library, such as "cpu" or "cuda:1"."""
+        here = _backend.place_of(self._moments.sums)
+        return replace(self, _moments=self._moments.move(named_place(here.xp, device)))
 
     def eigenpairs(self, k: int, /) -> Eigenpairs:
         """Leading eigenpairs of SLCE's matrix, by the d × d form.

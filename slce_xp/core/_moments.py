@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .. import _backend, _errors
-from .._backend import Array, Sparse, read
+from .._backend import Array, Place, Sparse, read
 from ._centred import Frame
 from ._groups import Groups
 from ._rows import Rows, largest_magnitude
@@ -295,6 +295,13 @@ class GroupMoments:
             summed=self.summed * square,
             spread=self.spread * step,
         )
+
+    def move(self, place: Place) -> GroupMoments:
+        """The same in another library or on another device."""
+        moved = [_backend.move(a, place) for a in (self.sums, self.squares, self.centre)]
+        second = None if self.second is None else _backend.move(self.second, place)
+        sums, squares, centre = moved
+        return replace(self, sums=sums, squares=squares, centre=centre, second=second)
 
     def reindexed(self, positions: np.ndarray, n_classes: int) -> GroupMoments:
         """With the classes at other positions among `n_classes`; others have no samples."""
