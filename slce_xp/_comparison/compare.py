@@ -129,7 +129,7 @@ def compare(
             impute=impute,
             seed=seed,
             most_work=MOST_WORK if methods is None else np.inf,
-            report=lambda _, name: bar.begin(name) if bar else None,
+            report=bar.begin if bar else lambda name: None,
         )
         if bar:
             bar.done()

@@ -42,13 +42,6 @@ class Outcome(NamedTuple):
     note: str = ""
 
 
-def sizes_of(X: Any, y: np.ndarray, splits: Sequence[Split]) -> Sizes:
-    """Return the sizes of the smallest training set, so that all folds have the same components."""
-    n = min(len(train) for train, _ in splits)
-    n_classes = min(len(np.unique(y[train])) for train, _ in splits)
-    return Sizes(n, X.shape[0] - n, X.shape[1], n_classes, bool(_backend.is_sparse(X)))
-
-
 def cross_validate(
     X: Any,
     y: np.ndarray,
@@ -60,7 +53,7 @@ def cross_validate(
     impute: bool = False,
     seed: int = 0,
     most_work: float = np.inf,
-    report: Callable[[int, str], None] = lambda fold, name: None,
+    report: Callable[[str], None] = lambda name: None,
 ) -> dict[str, Outcome]:
     """Classify the held-out samples of each fold in the embedding of each method.
 
@@ -78,14 +71,17 @@ def cross_validate(
     most_work : float
         Operations of a fit; methods that need more are not run.
     report : callable
-        Called before each method of each fold, with the number of the fold and the name.
+        Called with its name before each method of each fold.
     """
-    sizes = sizes_of(X, y, splits)
+    # Those of the smallest training set, so that all folds have the same components.
+    n = min(len(train) for train, _ in splits)
+    n_classes = min(len(np.unique(y[train])) for train, _ in splits)
+    sizes = Sizes(n, X.shape[0] - n, X.shape[1], n_classes, bool(_backend.is_sparse(X)))
     runs = {name: _Run(method, sizes, components, most_work) for name, method in methods.items()}
-    for fold, (train, test) in enumerate(splits):
+    for train, test in splits:
         parts = _prepared(X[train], X[test], scale, impute)
         for name, run in runs.items():
-            report(fold, name)
+            report(name)
             run.add_fold(parts, y[train], seed)
     return {name: run.outcome() for name, run in runs.items()}
 

@@ -67,7 +67,7 @@ class Method(NamedTuple):
         """Return the fits to do: components of a fit, and the counts that are taken from it."""
         return {counts[-1]: counts} if self.is_nested else {k: (k,) for k in counts}
 
-    def refusal(self, sizes: Sizes, most_work: float = np.inf) -> str:
+    def refusal(self, sizes: Sizes, most_work: float) -> str:
         """Return why the method is not run; empty if it is."""
         if sizes.is_sparse and not self.takes_sparse:
             return "scikit-learn's needs a dense X"
@@ -78,13 +78,13 @@ class Method(NamedTuple):
 # ---------------------------------------------------------------- fits
 
 
-def slce(**how: Any) -> Callable[[Any, np.ndarray, int, int], Any]:
-    """Return a function that fits SLCE with further parameters of `slce_xp.fit`."""
+def _slce(X: Any, y: np.ndarray, n_components: int, seed: int) -> Any:
+    return _fit.fit(X, y, n_components, random_state=seed).to("numpy")
 
-    def fit(X: Any, y: np.ndarray, n_components: int, seed: int) -> Any:
-        return _fit.fit(X, y, n_components, random_state=seed, **how).to("numpy")
 
-    return fit
+def _separation(X: Any, y: np.ndarray, n_components: int, seed: int) -> Any:
+    model = _fit.fit(X, y, n_components, criterion="separation", random_state=seed)
+    return model.to("numpy")
 
 
 def _pca(X: Any, y: np.ndarray, n_components: int, seed: int) -> Any:
@@ -172,10 +172,8 @@ METHODS = {
     "shrinkage-lda": Method(
         "shrinkage LDA", _shrinkage_lda, _classes, _covariances, takes_sparse=False
     ),
-    "slce": Method("SLCE", slce(), features),
-    "separation": Method(
-        "SLCE separation", slce(criterion="separation"), _classes, is_nested=False
-    ),
+    "slce": Method("SLCE", _slce, features),
+    "separation": Method("SLCE separation", _separation, _classes, is_nested=False),
     "nca": Method("NCA", _nca, features, _pairs, is_nested=False, takes_sparse=False),
     "all": Method(ALL_FEATURES, lambda X, y, n_components, seed: Columns(), features, _distances),
 }
