@@ -136,8 +136,10 @@ def fit(
         all of them it is linear discriminant analysis with shrinkage. Every sample needs a label,
         and the d × d or the n × n matrix must fit into memory; units of features do not matter.
     shrinkage : float or "auto"
-        For "separation", the weight ρ of the diagonal in
-        :math:`N = \tau ((1 - \rho) S_w / n + \rho \operatorname{diag}(S_w / n))`, from 0 to 1.
+        For "separation", the weight ρ of the diagonal matrix D in
+        :math:`N = \tau ((1 - \rho) S_w / n + \rho D)`, from 0 to 1. D has the variances within
+        classes, relatively larger ones for features whose variance rests on few samples: see
+        :doc:`/method`.
         "auto": the weight that separates unseen samples best, by generalised cross-validation, and
         τ such that N is their spread; a number: τ = 1. The weight of all samples counts as their
         number: weights should be 1 in the mean. At least the 4·d·eps that rounding needs is used;
@@ -247,7 +249,7 @@ def fit(
         if plan.where == MEMORY:
             matrix = _backend.move(matrix, place)
         rows = open_planned(matrix, place, plan, bar, kept)
-        problem = problem_of(rows, groups, plan.form, batches)
+        problem = problem_of(rows, groups, plan.form, batches, powers=separates)
         if separates:
             share = _parameters.as_share(n_components)
             found = _separation.solve(problem, plan.form, k, weight_of_diagonal, share)

@@ -24,7 +24,7 @@ from slce_xp.core import _eigen, _separation
 from slce_xp.core._centred import Centred, Frame
 from slce_xp.core._groups import Groups
 from slce_xp.core._label_free import principal_scores
-from slce_xp.core._moments import GroupMoments
+from slce_xp.core._moments import GroupMoments, powers_of
 from slce_xp.core._problem import Problem
 from slce_xp.core._rows import Rows, open_array
 
@@ -162,13 +162,13 @@ def _moments_by_fold(
     # Each block adds to sums of this size.
     rows.block_bytes = max(rows.block_bytes, parts * rows.d**2 * rows.itemsize)
     term = partial(_fold_term, frame, parts, parts * n_classes)
-    sums, seconds = rows.sum(
-        term, 3 * rows.d, rows.put_codes(cells), rows.put(labels.weights), part
+    sums, seconds, powers = rows.sum(
+        term, 6 * rows.d, rows.put_codes(cells), rows.put(labels.weights), part
     )
     totals = np.bincount(cells, labels.weights, parts * n_classes).reshape(parts, n_classes)
     xp = rows.place.xp
     sums = xp.reshape(sums, (parts, n_classes, rows.d))
-    all_sums, all_seconds = xp.sum(sums, axis=0), xp.sum(seconds, axis=0)
+    all_sums, all_seconds, all_powers = (xp.sum(a, axis=0) for a in (sums, seconds, powers))
     (size,) = _backend.read(xp.linalg.trace(all_seconds))
     info = np.finfo(_backend.dtype_name(rows.dtype))
     if not float(info.tiny) ** (1 / 3) < float(size) < float(info.max) ** (1 / 3):
@@ -183,6 +183,7 @@ def _moments_by_fold(
                 xp.linalg.diagonal(second)[None, :],
                 frame.centre,
                 second,
+                all_powers - powers[fold, :, :],
                 weight_unit=labels.weight_unit,
                 summed=float(size),
             )
@@ -198,17 +199,21 @@ def _fold_term(
     cells: Array,
     weights: Array | None,
     part: np.ndarray,
-) -> tuple[Array, Array]:
-    """Sums of a block by fold and class, (height, d), and second moments by fold, (parts, d, d)."""
+) -> tuple[Array, Array, Array]:
+    """Sums of a block by fold and class, (height, d), and moments by fold, with `parts` first."""
     xp, _ = place = _backend.place_of(cells)
     rows = frame.dense(block.dense() if isinstance(block, Sparse) else block)
     sums = _backend.sums_by_code(rows, cells, height, weights)
+    order = _backend.from_host(np.argsort(part, kind="stable"), place)
+    rows = xp.take(rows, order, axis=0)
+    weights = None if weights is None else xp.take(weights, order)
+    edges = [0, *map(int, np.cumsum(np.bincount(part, minlength=parts)))]
+    folds = [slice(a, b) for a, b in itertools.pairwise(edges)]
+    powers = [powers_of(rows[f, :], None if weights is None else weights[f]) for f in folds]
     if weights is not None:
         rows *= xp.sqrt(weights)[:, None]
-    rows = xp.take(rows, _backend.from_host(np.argsort(part, kind="stable"), place), axis=0)
-    edges = itertools.pairwise([0, *map(int, np.cumsum(np.bincount(part, minlength=parts)))])
-    seconds = [_backend.gram(rows[a:b, :]) for a, b in edges]
-    return sums, xp.stack(seconds)
+    seconds = [_backend.gram(rows[fold, :]) for fold in folds]
+    return sums, xp.stack(seconds), xp.stack(powers)
 
 
 def _model_of(model: Model, moments: GroupMoments, shrinkage: Any) -> Model:

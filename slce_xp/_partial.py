@@ -116,7 +116,7 @@ def add_up(
         if plan.where == MEMORY:
             matrix = _backend.move(matrix, place)
         rows = open_planned(matrix, place, plan, Progress(), kept)
-        moments = moments_of(rows, groups, second=True).about_mean()
+        moments = moments_of(rows, groups, second=True, powers=True).about_mean()
         moments = moments.reindexed(label_values.positions(labels.classes, known), len(known))
     return Statistics(
         known,

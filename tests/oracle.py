@@ -198,6 +198,15 @@ def best_shrinkage(covariance, means, shares, n):
     return 1 / (1 + np.exp(-chosen)), (seen / unseen) ** 2
 
 
+def doubt(X, weights=None):
+    """1 + 50 / n_j for the samples n_j that the spread of each feature rests on, relative."""
+    X = np.asarray(X, np.float64)
+    weights = np.ones(len(X)) if weights is None else weights
+    squares = (X - np.average(X, axis=0, weights=weights)) ** 2
+    supports = (weights @ squares) ** 2 / (weights @ squares**2)
+    return (1 + 50 / supports) * np.mean(1 / (1 + 50 / supports))
+
+
 def separation(means, shares):
     """The mean accuracy of telling two classes apart: unit Gaussians about rows of `means`."""
     i, j = np.triu_indices(len(means), 1)
@@ -226,7 +235,7 @@ def separating(X, y, p, weights=None, shrinkage=None):
     """Components (p, d) of criterion="separation", their metric N (d, d), shrinkage, separation."""
     covariance, means, shares = within_covariance(X, y, weights)
     n = len(X) if weights is None else np.sum(weights)
-    spread, inflation = np.sqrt(np.diag(covariance)), 1.0
+    spread, inflation = np.sqrt(np.diag(covariance) * doubt(X, weights)), 1.0
     if shrinkage is None:
         correlation = covariance / np.outer(spread, spread)
         shrinkage, inflation = best_shrinkage(correlation, means / spread, shares, n)

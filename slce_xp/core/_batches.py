@@ -9,15 +9,16 @@ of the rank of the batches, so that passes over X remain as they are.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
 from .. import _backend
-from .._backend import Array
+from .._backend import Array, Sparse
 from ._centred import Centred, Frame
 from ._groups import Groups
-from ._moments import GroupMoments
+from ._moments import GroupMoments, powers_of
 from ._rows import Rows
 
 
@@ -110,6 +111,7 @@ class Effects:
         marks = _marks(batches.classes)
         weights = marks.T @ (cells.totals[:, None] * _marks(batches.batches))
         squares = cells.squares - 2.0 * xp.sum(self.factor * self.shifts, axis=0)
+        squares = xp.clip(squares, 0.0)
         second = cells.second
         if second is not None:
             cross = self.factor.T @ self.shifts
@@ -119,9 +121,25 @@ class Effects:
             cells,
             totals=marks.T @ cells.totals,
             sums=self._put(marks.T) @ cells.sums - self._put(weights) @ self.shifts,
-            squares=xp.clip(squares, 0.0),
+            squares=squares,
             second=second,
+            powers=None,
         )
+
+    def powers(self, rows: Rows) -> Array:
+        """The `powers` of moments, of samples without the shifts: one pass."""
+        cells = self._cells
+        term = partial(_power_term, Frame(cells.scale, cells.centre), self.shifts)
+        codes = rows.put_codes(self.batches.codes)
+        return rows.sum(term, 5 * rows.d, codes, rows.put(self.batches.cells.weights))[0]
+
+
+def _power_term(
+    frame: Frame, shifts: Array, block: Array, codes: Array, weights: Array | None
+) -> tuple[Array]:
+    rows = frame.dense(block.dense() if isinstance(block, Sparse) else block)
+    rows -= _backend.namespace_of(shifts).take(shifts, codes, axis=0)
+    return (powers_of(rows, weights),)
 
 
 class WithoutEffects(Centred):

@@ -48,6 +48,8 @@ class GroupMoments:
         In units of scaled rows.
     second : array, shape (d, d), or None
         Σ s w z zᵀ over all samples, with the sign s = 1, or −λ without a label.
+    powers : array, shape (2, d), or None
+        Σ w z³ and Σ w z⁴ of each column, if all samples have a label.
     unlabeled_weight : float
         λ.
     scale : float
@@ -65,6 +67,7 @@ class GroupMoments:
     squares: Array
     centre: Array
     second: Array | None = None
+    powers: Array | None = None
     unlabeled_weight: float = 1.0
     scale: float = 1.0
     weight_unit: float = 1.0
@@ -182,6 +185,36 @@ class GroupMoments:
             sums = xp.concat([sums, self.sums[k:, :]], axis=0)
         return moved_squares(self.squares, sums, self._put(self.weights_by_label)[:, None], step)
 
+    def _powers_about(self, step: Array) -> Array | None:
+        """`powers` about the centre plus a step."""
+        if self.powers is None:
+            return None
+        xp, squares, weight = _backend.namespace_of(self.sums), self.squares[0, :], self.weight
+        cubes, fourths = self.powers[0, :], self.powers[1, :]
+        sums = xp.sum(self.sums, axis=0)
+        return xp.stack([
+            cubes - step * (3.0 * squares - step * (3.0 * sums - weight * step)),
+            fourths
+            - step * (4.0 * cubes - step * (6.0 * squares - step * (4.0 * sums - weight * step))),
+        ])  # fmt: skip
+
+    @property
+    def supports(self) -> Array:
+        """How many samples the spread of each feature rests on, shape (d,).
+
+        With the distances r from the mean it is (Σ w r²)² / Σ w r⁴: n / 3 for a Gaussian, and one
+        for a feature that is constant but for one sample.
+        """
+        xp, squares = _backend.namespace_of(self.sums), self.column_squares
+        powers = self._powers_about(self.offset)
+        assert powers is not None
+        fourths = powers[1, :]
+        known = fourths > 0.0
+        counts = squares * squares / xp.where(known, fourths, xp.ones_like(fourths))
+        most = self.weight * xp.ones_like(counts)
+        counts = xp.where(known, xp.minimum(counts, most), most)
+        return counts * math.ldexp(1.0, self.weight_exponent)
+
     @property
     def total_loss(self) -> Array:
         """The loss without any component, shape (): tr(S_b), and λ·tr(S_t) of the unlabelled."""
@@ -220,7 +253,10 @@ class GroupMoments:
         squares = self._squares_about(step)
         second = None if self.second is None else self._second_about(step)
         sums = self.sums - self.weights[:, None] * step
-        return replace(self, centre=centre, sums=sums, squares=squares, second=second)
+        powers = self._powers_about(step)
+        return replace(
+            self, centre=centre, sums=sums, squares=squares, second=second, powers=powers
+        )
 
     def about_mean(self) -> GroupMoments:
         """The same statistics about the mean."""
@@ -257,6 +293,7 @@ class GroupMoments:
             sums=a.sums + b.sums,
             squares=a.squares + b.squares,
             second=None if a.second is None or b.second is None else a.second + b.second,
+            powers=None if a.powers is None or b.powers is None else a.powers + b.powers,
             summed=sum(summed),
             spread=spread,
         )
@@ -290,6 +327,9 @@ class GroupMoments:
             squares=self.squares * square,
             centre=self.centre * step,
             second=None if self.second is None else self.second * square,
+            powers=None
+            if self.powers is None
+            else self.powers * square * self._put(np.array([[step], [step * step]])),
             scale=scale,
             weight_unit=weight_unit,
             summed=self.summed * square,
@@ -339,7 +379,7 @@ class GroupMoments:
         xp = _backend.namespace_of(self.sums)
         squares = xp.concat([self.squares, xp.zeros_like(self.squares)], axis=0)
         padded = self._placed(np.arange(self.n_classes), self.n_classes + 1)
-        return replace(padded, squares=squares)
+        return replace(padded, squares=squares, powers=None)
 
 
 def moved_squares(squares: Any, sums: Any, weights: Any, step: Any) -> Any:
@@ -385,7 +425,12 @@ def check_range(
 
 
 def moments_of(
-    rows: Rows, groups: Groups, *, second: bool = False, dense: bool = False
+    rows: Rows,
+    groups: Groups,
+    *,
+    second: bool = False,
+    dense: bool = False,
+    powers: bool = False,
 ) -> GroupMoments:
     """The moments of all samples: one pass, or more if the first rows were not typical.
 
@@ -397,15 +442,19 @@ def moments_of(
         Whether to compute the second moment, too.
     dense : bool
         Whether to make blocks of sparse rows dense, and shift them, without a second moment, too.
+    powers : bool
+        Whether to sum third and fourth powers of blocks that are dense, if all have a label.
     """
+    powers = powers and groups.is_supervised
     is_shifted = second or dense or not rows.is_sparse
     if groups.weights is not None:
         check_range(groups.weights, _backend.dtype_name(rows.dtype), core=rows.name == "x")
     if second:
         rows.prepare_for_second_moment()
-    frame = _probed_frame(rows, is_shifted, second)
+    # Powers and products lose the digits of a column that is far from the origin.
+    frame = _probed_frame(rows, is_shifted, must_shift=second or powers)
     for _ in range(4):  # units, those of what is left near the mean, and the mean itself
-        moments, moved = _moments_in(frame, rows, groups, second, is_shifted)
+        moments, moved = _moments_in(frame, rows, groups, second, is_shifted, powers)
         better = _better_frame(frame, moments, moved if is_shifted else 0.0, rows)
         if better is None:
             break
@@ -415,7 +464,7 @@ def moments_of(
     return moments
 
 
-def _probed_frame(rows: Rows, is_shifted: bool, second: bool) -> Frame:
+def _probed_frame(rows: Rows, is_shifted: bool, *, must_shift: bool) -> Frame:
     """About the mean of a few rows; about zero if rows need not be shifted."""
     xp, device = rows.place
     zero = xp.zeros(rows.d, dtype=rows.dtype, device=device)
@@ -423,7 +472,7 @@ def _probed_frame(rows: Rows, is_shifted: bool, second: bool) -> Frame:
         return Frame(1.0, zero)
     probe = rows.probe(PROBE_ROWS)
     centre = xp.mean(probe, axis=0)
-    if rows.is_ready and not second:
+    if rows.is_ready and not must_shift:
         size = xp.max(xp.abs(probe))  # relative to it, squares are in range
         size = xp.where(size > 0.0, size, xp.ones_like(size))
         square, whole = read(xp.sum((centre / size) ** 2), xp.sum((probe / size) ** 2))
@@ -471,15 +520,16 @@ def _in_scale(frame: Frame, scale: float) -> Frame:
 
 
 def _moments_in(
-    frame: Frame, rows: Rows, groups: Groups, second: bool, is_shifted: bool
+    frame: Frame, rows: Rows, groups: Groups, second: bool, is_shifted: bool, powers: bool
 ) -> tuple[GroupMoments, float]:
     """GroupMoments by one pass, and Σ |s| w·‖offset‖²."""
     height = groups.n_groups
-    term = partial(_moment_term, frame, height, second, is_shifted)
+    term = partial(_moment_term, frame, height, second, is_shifted, powers)
     # The centred copy; with signs also products of it, and for sparse rows a dense copy.
     copies = 1 + (is_shifted and rows.is_sparse) + 2 * (second and not groups.is_supervised)
+    copies += 2 * powers
     made = copies * rows.d + _backend.made_by_sums(rows.place, rows.d, height, False)
-    sums, squares, matrix = rows.sum(
+    sums, squares, matrix, summed_powers = rows.sum(
         term,
         made,
         rows.put_codes(groups.codes),
@@ -496,6 +546,7 @@ def _moments_in(
         squares,
         frame.centre,
         matrix,
+        summed_powers,
         groups.unlabeled_weight,
         frame.scale,
         groups.weight_unit,
@@ -513,13 +564,14 @@ def _moment_term(
     height: int,
     second: bool,
     is_shifted: bool,
+    powers: bool,
     block: Array,
     codes: Array,
     weights: Array | None,
     root: Array | None,
     sign: Array | None,
-) -> tuple[Array, Array | None, Array | None]:
-    """What a block adds to class sums, squares of columns and the second moment.
+) -> tuple[Array, Array | None, Array | None, Array | None]:
+    """What a block adds to class sums, squares of columns, the second moment and other powers.
 
     Samples without a label have a `root`, √(w·|s|), and a sign. The squares are None if they are
     the diagonal of the second moment.
@@ -531,27 +583,39 @@ def _moment_term(
             _backend.sums_by_code(block, codes, height, weights),
             block.sum_squares(_by_label(xp, weights, sign, block)),
             None,
+            None,
         )
     if isinstance(block, Sparse):
         block = block.dense()
     is_view = frame.shifts_products
     rows = frame.scaled(block) if is_view else frame.dense(block)
     sums = _backend.sums_by_code(rows, codes, height, weights)
+    others = powers_of(rows, weights) if powers else None
     if sign is None and (second or weights is None):
         if weights is not None:
             rows *= xp.sqrt(weights)[:, None]
         if second:
-            return sums, None, _backend.gram(rows)
-        return sums, _backend.column_squares(rows, is_own=not is_view)[None, :], None
+            return sums, None, _backend.gram(rows), others
+        return sums, _backend.column_squares(rows, is_own=not is_view)[None, :], None, others
     product = None
     if second:
         rooted = rows * root[:, None]  # type: ignore[index]
         product = rooted.T @ (rooted * sign[:, None])  # type: ignore[index]
     by_label = _by_label(xp, weights, sign, rows)
     if is_view:
-        return sums, by_label @ (rows * rows), product
+        return sums, by_label @ (rows * rows), product, others
     rows *= rows
-    return sums, by_label @ rows, product
+    return sums, by_label @ rows, product, others
+
+
+def powers_of(rows: Array, weights: Array | None) -> Array:
+    """Σ w z³ and Σ w z⁴ of each column, (m, d) ↦ (2, d)."""
+    xp = _backend.namespace_of(rows)
+    squares = rows * rows
+    weighted = squares if weights is None else squares * weights[:, None]
+    cubes = xp.sum(weighted * rows, axis=0)
+    squares *= weighted
+    return xp.stack([cubes, xp.sum(squares, axis=0)])
 
 
 def _by_label(xp: Any, weights: Array | None, sign: Array | None, like: Array) -> Array | None:

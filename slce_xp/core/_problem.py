@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -154,16 +155,29 @@ def sizes_of(moments: GroupMoments) -> Sizes:
     return Sizes(total, means, pull, spread)
 
 
-def problem_of(rows: Rows, groups: Groups, form: str, batches: Batches | None = None) -> Problem:
+def problem_of(
+    rows: Rows,
+    groups: Groups,
+    form: str,
+    batches: Batches | None = None,
+    *,
+    powers: bool = False,
+) -> Problem:
     """The eigenproblem of rows of any kind: one pass, with the second moment for "scatter".
 
-    A formed matrix is of dense blocks, and so are its moments.
+    A formed matrix is of dense blocks, and so are its moments; these have `powers` if asked for.
     """
     counted = groups if batches is None else batches.cells
-    moments = moments_of(rows, counted, second=form == "scatter", dense=form == "gram")
-    centred = moments if form == "scatter" else moments.about_mean()
+    second, dense = form == "scatter", form == "gram"
+    moments = moments_of(
+        rows, counted, second=second, dense=dense, powers=powers and batches is None
+    )
+    centred = moments if second and batches is None else moments.about_mean()
     effects = None if batches is None else Effects(batches, centred)
-    known = centred if effects is None else effects.removed()
+    known = centred
+    if effects is not None:
+        known = effects.removed()
+        known = replace(known, powers=effects.powers(rows)) if powers else known
     if form == "scatter":
         return Problem(known, None, None if effects is None else sizes_of(moments), effects)
     sizes = sizes_of(moments)

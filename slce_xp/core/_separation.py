@@ -1,6 +1,6 @@
 r"""Components that separate classes: shrinkage discriminants for pairs of classes.
 
-The metric :math:`N` is the covariance within classes, shrunk towards its diagonal (`shrinkage`).
+The metric :math:`N` is the covariance within classes, shrunk towards a diagonal (`shrinkage`).
 Only :math:`N^{-1} C^T` for the K centred class means :math:`C` is as long as the data; the rest,
 `planes` of `pairs`, is K × K.
 """
@@ -24,6 +24,11 @@ from ._planes import Plane, best_plane, least_plane
 from ._problem import Problem, problem_of
 from ._rows import check_gram, rows_of
 from ._shrinkage import Shrinkage, Spectrum, best_shrinkage
+
+# Samples on which the spread of a feature must rest for the metric to take half of it as known.
+# Set on simulated counts and on public sets that are in none of the tables of the documentation:
+# from 30 to 100 accuracies are level, and all features with large loadings are frequent.
+SUPPORT = 50.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +92,7 @@ def separating_components(
 
     .. math:: \max_{A^T N A = I} \sum_{i < j} \pi_i \pi_j \,
         \Phi\bigl(\tfrac12 \lVert A^T (c_i - c_j) \rVert\bigr), \qquad
-        N = \tau \bigl((1 - \rho) \tfrac1n S_w + \rho \operatorname{diag}(\tfrac1n S_w)\bigr)
+        N = \tau \bigl((1 - \rho) \tfrac1n S_w + \rho D\bigr)
 
     with class means :math:`c_i` and class shares :math:`\pi_i`.
 
@@ -138,7 +143,8 @@ def separating_components(
     if form == "auto":
         form = "gram" if rows.n < rows.d and rows.has_outer else "scatter"
     with _backend.computing(rows.place):
-        return solve(problem_of(rows, groups, form), form, k, given_shrinkage)
+        problem = problem_of(rows, groups, form, powers=True)
+        return solve(problem, form, k, given_shrinkage)
 
 
 def solve(
@@ -351,6 +357,11 @@ def _inverse_spread(problem: Problem) -> tuple[Array, int]:
     # A feature that does not vary within classes is measured by how it varies between them.
     square = xp.where(known, within, total) / moments.weight
     ones = xp.ones_like(square)
+    # A spread that rests on few samples is known little, and may be tiny by chance. Relative to
+    # the others, so that it changes nothing if all are known equally well.
+    trust = xp.where(varies, moments.supports / (moments.supports + SUPPORT), 0.0 * ones)
+    mean = xp.sum(trust) / xp.maximum(xp.sum(xp.astype(varies, trust.dtype)), ones[0])
+    square = square * xp.where(varies, mean / xp.where(varies, trust, ones), ones)
     inverse = xp.where(varies, 1.0 / xp.sqrt(xp.where(varies, square, ones)), 0.0 * ones)
     host, unknown = read(varies, varies & ~known)
     if unknown.any():
