@@ -18,6 +18,9 @@ from scipy.special import log_ndtr, ndtr
 import slce_xp
 from slce_xp.cli import main
 from slce_xp.core import _pairs, _plane_search, _planes, separating_components
+from slce_xp.core._groups import Groups
+from slce_xp.core._moments import moments_of
+from slce_xp.core._rows import open_array
 from slce_xp.core._shrinkage import Spectrum
 
 
@@ -843,3 +846,43 @@ def test_wine_unscaled_is_as_good_as_shrinkage_discriminant_analysis():
             knn = neighbors.KNeighborsClassifier(5).fit(Z[train], y[train])
             right[i] += np.mean(knn.predict(Z[test]) == y[test])
     assert 10 * right[0] > 10 * right[1] - 2
+
+
+# ---------------------------------------------------------------- sparse counts
+
+
+def test_large_loadings_are_of_features_that_many_samples_have():
+    rng = np.random.default_rng(0)
+    y, base = np.arange(300) % 4, np.exp(rng.normal(-3.2, 1.6, 700))
+    rates, frequent = np.tile(base, (4, 1)), np.flatnonzero((base > 0.1) & (base < 1))
+    planted = rng.choice(frequent, (4, 12), replace=False)
+    for label, genes in enumerate(planted):
+        rates[label, genes] *= rng.uniform(4, 8, 12)
+    counts = rng.poisson(rates[y] * rng.gamma(2, 0.5, (300, 700)))
+    depth = counts.sum(axis=1, keepdims=True)
+    X, cells = np.log1p(100.0 * counts / depth), (counts > 0).sum(axis=0)
+    assert (cells == 1).any()
+    model = slce_xp.fit(scipy.sparse.csr_matrix(X), y, criterion="separation")
+    leading = np.argsort(-abs(model.components), axis=1)[:, :10]
+    assert cells[leading].min() >= 10
+    assert np.isin(leading, planted).mean() > 0.8
+
+
+def test_how_many_samples_a_spread_rests_on(xp):
+    rng = np.random.default_rng(0)
+    X = rng.normal([0, 50, 0], 1, (900, 3))
+    X[:, 2] = 7.0
+    X[4, 2] = 8.0  # the spread of one sample
+    weights = rng.integers(1, 3, 900).astype(float)
+    repeated = np.repeat(X, weights.astype(int), axis=0)
+    centred = repeated - repeated.mean(axis=0)
+    wanted = (centred**2).sum(axis=0) ** 2 / (centred**4).sum(axis=0)
+    parts = []
+    for rows in (slice(0, 100), slice(100, 900)):
+        opened = open_array(xp.array(X[rows]))
+        groups = Groups.of(np.arange(900)[rows] % 3, 3, weights[rows])
+        parts.append(moments_of(opened, groups, powers=True))
+    found = xp.numpy((parts[0] + parts[1]).supports)
+    np.testing.assert_allclose(found, wanted, rtol=xp.tolerance(1e-9, 2e-3))
+    assert found[2] < 1.1 * weights[4]
+    assert found[0] == pytest.approx(weights.sum() / 3, rel=0.2)

@@ -94,7 +94,8 @@ def separating_components(
         \Phi\bigl(\tfrac12 \lVert A^T (c_i - c_j) \rVert\bigr), \qquad
         N = \tau \bigl((1 - \rho) \tfrac1n S_w + \rho D\bigr)
 
-    with class means :math:`c_i` and class shares :math:`\pi_i`.
+    with class means :math:`c_i` and class shares :math:`\pi_i`. D is the diagonal of
+    :math:`S_w / n`, relatively larger for features whose variance rests on few samples.
 
     Parameters
     ----------
