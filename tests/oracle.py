@@ -199,12 +199,12 @@ def best_shrinkage(covariance, means, shares, n):
 
 
 def doubt(X, weights=None):
-    """1 + 50 / n_j for the samples n_j that the spread of each feature rests on, relative."""
+    """1 + 100 / n_j for the samples n_j that the spread of each feature rests on, relative."""
     X = np.asarray(X, np.float64)
     weights = np.ones(len(X)) if weights is None else weights
     squares = (X - np.average(X, axis=0, weights=weights)) ** 2
     supports = (weights @ squares) ** 2 / (weights @ squares**2)
-    return (1 + 50 / supports) * np.mean(1 / (1 + 50 / supports))
+    return (1 + 100 / supports) * np.mean(1 / (1 + 100 / supports))
 
 
 def separation(means, shares):

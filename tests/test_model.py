@@ -16,7 +16,7 @@ import pytest
 from conftest import make_backend, needs_float64
 
 import slce_xp
-from slce_xp.core import _rows
+from slce_xp.core import _rows, _separation
 
 N, D, K = 30, 4, 3
 X, CODES = oracle.blobs(N, D, K, seed=31)
@@ -612,7 +612,8 @@ def test_file_of_an_earlier_version_opens(name, form, k, passes, angle, tmp_path
     np.testing.assert_array_equal(again.angle_bounds, model.angle_bounds)
 
 
-def test_file_of_an_earlier_version_opens_with_its_separation(tmp_path):
+def test_file_of_an_earlier_version_opens_with_its_separation(tmp_path, monkeypatch):
+    monkeypatch.setattr(_separation, "SUPPORT", 0.0)  # all spreads were taken as known
     samples, y = earlier_samples()
     model = load_earlier("format3-separation.npz", tmp_path)
     now = slce_xp.fit(samples, y, 1, criterion="separation")
