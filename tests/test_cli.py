@@ -497,12 +497,12 @@ def test_file_larger_than_half_of_the_memory_is_read_in_blocks(full, tmp_path, m
         assert read_table(arguments).in_memory != in_blocks
 
 
-def test_class_of_one_sample_is_fitted_and_not_cross_validated(full, tmp_path):
+def test_class_of_one_sample_is_in_all_training_sets(full, tmp_path):
     full.assign(cultivar=full.cultivar.mask(full.index == 0, "solo")).to_csv(
         tmp_path / "t.csv", index=False
     )
     text = works(tmp_path, "fit", "t.csv", "--label", "cultivar", "--scale")
-    assert "not cross-validated: class 'solo' has only one sample" in text
+    assert re.search(r"^    solo( +0){4}$", text, re.MULTILINE)
 
 
 # ---------------------------------------------------------------- bad tables

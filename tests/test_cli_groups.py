@@ -135,7 +135,7 @@ def test_features_that_a_table_lacks_count_as_the_mean_up_to_a_share(folder, mic
 
 
 def test_large_tables_have_no_p_value_but_a_hint(folder, monkeypatch):
-    monkeypatch.setattr("slce_xp.cli.commands.MOST_WORK", 10)
+    monkeypatch.setattr("slce_xp.cli.evidence.MOST_WORK", 10)
     text = works(folder, "fit", "t.csv", "--label", "dose", "--folds", "0")
     assert (
         "permutation  not tested; whether classes differ by more than chance: slce-xp test" in text

@@ -12,14 +12,11 @@ import numpy as np
 import slce_xp
 from slce_xp import _parameters
 from slce_xp._data import columns
-from slce_xp.cli import checks, evaluating, info, outputs
+from slce_xp.cli import checks, evaluating, evidence, info, outputs
 from slce_xp.cli.inputs import has_bar, load_model, read_to_apply, read_to_fit, step
 from slce_xp.cli.tables import Table, TableError, is_known, plural, some
 
 MOST_SHOWN = 12  # classes, and components, that are printed
-WIDTH = 12  # letters of a class in the table of confusions
-PERMUTATIONS = 99
-MOST_WORK = 2 * 10**10  # products of so many permutations, a few seconds of one core
 LONG_FIT = 10**8  # entries of X from which on a progress bar is shown
 
 
@@ -49,19 +46,19 @@ def _fit(arguments: Namespace) -> None:
     )
     _check_drawable(model, arguments)
     Z = model.transform(X, batch=batch)
-    held_out = _held_out(X, table, model, arguments, how)
-    chance = _chance(X, table, arguments)
+    held_out = evidence.held_out(X, table, model, arguments, how)
+    chance = evidence.chance(X, table, arguments)
     del X
     model = _completed(model, table, scale)
     checks.note_fit(model, facts, table)
     _print_model(model, arguments.top)
-    _print_held_out(held_out, arguments)
+    evidence.print_held_out(held_out)
     print(f"  permutation  {chance}")
     if arguments.model is not None:
         with outputs.written(arguments.model):
             model.save(arguments.model)
     outputs.write_embedding(arguments.embedding, Z, table, arguments)
-    _plot(Z, held_out, table, model, arguments)
+    evidence.plot(Z, held_out, table, model, arguments)
     weights = outputs.by_component(model.components)
     outputs.write_table(arguments.loadings, {"feature": _names_of_features(model), **weights})
 
@@ -84,82 +81,6 @@ def _check_drawable(model: slce_xp.Model, arguments: Namespace) -> None:
             f"--plot: the model has {plural(k, 'component')}, which are not enough to draw, and "
             "nothing was written. Request more with --components, or leave out --plot"
         )
-
-
-def _held_out(
-    X: Any, table: Table, model: slce_xp.Model, arguments: Namespace, how: dict[str, Any]
-) -> Any:
-    """Return the samples embedded by models that did not see them, or the reason why not."""
-    known = is_known(table.labels)
-    least = int(model.counts.min())
-    if not (arguments.folds and model.n_components and known.all()) or least < 2:
-        few = f"class {str(model.classes[model.counts.argmin()])!r} has only one sample"
-        return few if least < 2 else "" if known.all() else "some samples have no label"
-    step("cross-validating (--folds 0 leaves it out)")
-    k = model.n_components
-    groups = table.columns.get("groups")
-    return slce_xp.cross_embed(X, table.labels, k, arguments.folds, groups, **how)
-
-
-def _chance(X: Any, table: Table, arguments: Namespace) -> str:
-    """Return whether classes differ by more than chance, or how to find out."""
-    known = is_known(table.labels)
-    hint = "not tested; whether classes differ by more than chance: slce-xp test"
-    n_classes = len(set(table.labels[known]))
-    if not known.all() or X.shape[0] * X.shape[1] * n_classes * PERMUTATIONS > MOST_WORK:
-        return hint
-    try:
-        found = slce_xp.permutation_test(
-            X,
-            table.labels,
-            PERMUTATIONS,
-            groups=table.columns.get("groups"),
-            strata=table.columns.get("batch") if arguments.groups is None else None,
-        )
-    except ValueError as error:
-        return f"not tested: {str(error).partition('. ')[0]}"
-    possible = f"smallest possible: {found.smallest_p:.2g}"
-    return f"p = {found.p:.2g} ({PERMUTATIONS} permutations of {found.unit}; {possible})"
-
-
-def _print_held_out(found: Any, arguments: Namespace) -> None:
-    """Print what `predict` is worth for samples that a model did not see."""
-    if not isinstance(found, str):
-        sizes = found.confusion.sum(axis=1)
-        note = f": {found.note}" * bool(found.note)
-        by = " of groups" * (found.unit == "groups")
-        print(
-            f"  prediction   {100 * found.accuracy:.1f} % of held-out samples right, "
-            f"{100 * found.balanced_accuracy:.1f} % balanced over classes; always the largest "
-            f"class {100 * sizes.max() / sizes.sum():.1f} % ({found.n_folds} folds{by}{note})"
-        )
-        if len(sizes) <= MOST_SHOWN:
-            _print_confusion(found)
-    elif arguments.folds:
-        print(f"  prediction   not cross-validated{f': {found}' * bool(found)}")
-
-
-def _print_confusion(found: Any) -> None:
-    """Print how many samples of each class (rows) are predicted to be of each (columns)."""
-    names = [str(label)[:WIDTH] for label in found.classes]
-    width = max(map(len, [*names, str(found.confusion.max())]))
-    rows = [("of class", names), *zip(names, found.confusion, strict=True)]
-    for name, cells in rows:
-        print(f"    {name:<{max(width, 8)}}  {'  '.join(f'{cell!s:>{width}}' for cell in cells)}")
-
-
-def _plot(
-    Z: np.ndarray, found: Any, table: Table, model: slce_xp.Model, arguments: Namespace
-) -> None:
-    """Plot held-out samples, in which classes look as far apart as they are."""
-    if isinstance(found, str):
-        what = ", in-sample:\nclasses look better apart than they are"
-        outputs.write_plot(Z, table, model, arguments, what)
-        return
-    what = f", out of fold: {100 * found.accuracy:.1f} % right\nwith 95 % regions of class means"
-    known = np.isfinite(found.scores).all(axis=1)
-    table = table.rows(known)
-    outputs.write_plot(found.scores[known], table, model, arguments, what, found.ellipses)
 
 
 # ---------------------------------------------------------------- a model and another table

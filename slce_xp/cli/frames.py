@@ -36,15 +36,23 @@ def read_frame(path: Path, arguments: Namespace) -> Any:
     The index of the frame names the samples if it has a name, which is "".
     """
     try:
-        read = {".parquet": _parquet, ".xlsx": _workbook}.get(tables.kind_of(path), _text)
-        cells = read(path, arguments)
-        frame, text = _read(cells, arguments.decimal or ".", arguments)
-        words = numbers.words(frame, text)
-        decimal = arguments.decimal or numbers.decimal_of(words, cells.separator)
-        if decimal == "," != arguments.decimal:  # 1.234 may be a thousand
-            frame, text = _read(cells, decimal, arguments)
+        try:
+            return _frame(path, arguments, "utf-8-sig")
+        except UnicodeError:
+            tables.note(f"{path} is not in UTF-8, and is read as Latin-1")
+            return _frame(path, arguments, "latin-1")
     except (gzip.BadGzipFile, EOFError, zlib.error, csv.Error, PermissionError) as error:
         raise tables.damaged(path, error) from error
+
+
+def _frame(path: Path, arguments: Namespace, encoding: str) -> Any:
+    read = {".parquet": _parquet, ".xlsx": _workbook}.get(tables.kind_of(path), _text)
+    cells = read(path, arguments, encoding)
+    frame, text = _read(cells, arguments.decimal or ".", arguments)
+    words = numbers.words(frame, text)
+    decimal = arguments.decimal or numbers.decimal_of(words, cells.separator)
+    if decimal == "," != arguments.decimal:  # 1.234 may be a thousand
+        frame, text = _read(cells, decimal, arguments)
     frame = _named(numbers.with_numbers(frame, text, decimal), cells.names, path)
     frame.attrs["decimal"] = decimal
     return _transposed(frame, path) if arguments.transpose else frame
@@ -69,21 +77,14 @@ def _kept(names: Sequence[str], arguments: Namespace) -> list[int]:
 # ---------------------------------------------------------------- text
 
 
-def _text(path: Path, arguments: Namespace) -> _Cells:
+def _text(path: Path, arguments: Namespace, encoding: str) -> _Cells:
     """Return the cells of a table by a spreadsheet, R or the Gene Expression Omnibus."""
     with _opened(path, "rb") as file:
         start = file.read(1000)
-    encoding = "utf-16" if start[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
-    if b"\0" in start and encoding != "utf-16":
+    if start[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        encoding = "utf-16"
+    elif b"\0" in start:
         raise TableError(f"{path} is not a text file, despite its name; export the table as CSV")
-    try:
-        return _decoded(path, arguments, encoding)
-    except UnicodeError:
-        tables.note(f"{path} is not in UTF-8, and is read as Latin-1")
-        return _decoded(path, arguments, "latin-1")
-
-
-def _decoded(path: Path, arguments: Namespace, encoding: str) -> _Cells:
     skipped, separator, names, sample = _first_lines(path, encoding)
     # R does not name the column of row names.
     has_names_of_rows = len(sample) == len(names) + 1 and bool(names[0])
@@ -105,8 +106,7 @@ def _decoded(path: Path, arguments: Namespace, encoding: str) -> _Cells:
         except (pandas.errors.ParserError, pandas.errors.ParserWarning) as error:
             raise TableError(
                 f"{path} is not a table ({str(error).strip().rpartition('C error: ')[2]}). Give "
-                "every line as many fields as the first, without separators at its end, and quote "
-                "text that contains separators or quotes"
+                "every line as many fields as the first, and quote text that has separators"
             ) from error
         last = frame[len(names) - 1]
         if has_names_of_rows and (last.isna().all() or not frame[0].is_unique):
@@ -159,7 +159,7 @@ def _without_comments(frame: Any, path: Path) -> Any:
 # ---------------------------------------------------------------- other formats
 
 
-def _workbook(path: Path, arguments: Namespace) -> _Cells:
+def _workbook(path: Path, arguments: Namespace, _: str) -> _Cells:
     """Return the cells of a sheet of a workbook: the first, or the one chosen."""
     pandas = tables.library("pandas", f"{path} needs")
     tables.library("openpyxl", f"{path} needs")
@@ -201,7 +201,7 @@ def _check_sheet(book: Any, sheets: list[str], path: Path, arguments: Namespace)
     tables.note(f"{path}: sheet {first!r} was used; {listed}, and --data chooses one")
 
 
-def _parquet(path: Path, arguments: Namespace) -> _Cells:
+def _parquet(path: Path, arguments: Namespace, _: str) -> _Cells:
     parquet = tables.library("pyarrow.parquet", f"{path} needs")
     try:  # integers stay integers if some are missing
         frame = parquet.read_table(path).to_pandas(integer_object_nulls=True)

@@ -235,13 +235,6 @@ examples:
         """\
 methods: pca, lda, shrinkage-lda (by Ledoit and Wolf), slce, separation (SLCE
 with --criterion separation), nca (for small tables), all (all features)
-
-Held-out samples are classified by their 5 nearest neighbours and by the nearest
-class mean, in the same folds for all methods. No method is called the winner if
-it is ahead by no more than two standard errors.
-
-example:
-  slce-xp compare wine.csv --label cultivar --scale --plot wine.png
 """),
     "select": _Command(
         "select the features that matter, by an exact sparse path",
@@ -254,12 +247,9 @@ example:
             "--output": {"help": f"a row for each selected feature {_TABLE_FILE}"},
             "--plot": {"help": f"a plot of coefficients against the penalty {_IMAGE_FILE}"}},
         """\
-Features are ranked by how often resamples of half the samples select them, with
-the rank that the analysis of variance (ANOVA) gives them. Classifiers are
-cross-validated on 10, 25, 50 and 100 features of both, selected in each fold.
-
-example:
-  slce-xp select genes.csv --label diagnosis --top 50 -o selected.csv --plot path.png
+Features are ranked by how often resamples of half the samples select them.
+Classifiers are cross-validated on 10, 25, 50 and 100 of them and of the analysis
+of variance (ANOVA), selected in each fold.
 """),
     "test": _Command(
         "test by permutation whether classes differ by more than chance",
@@ -272,9 +262,6 @@ example:
         """\
 The null hypothesis is that the means of the classes are equal. Subjects with
 samples of several classes are strata.
-
-example:
-  slce-xp test wine.csv --label cultivar --scale --missing mean --pairs
 """),
     "inspect": _Command("show a model and its most important features", {"": "model --top"}),
     "plan": _Command(

@@ -23,7 +23,6 @@ TABLES = (".csv", ".tsv", ".parquet")
 EMBEDDINGS = (*TABLES, ".npy")
 IMAGES = (".png", ".svg", ".pdf")
 PLOTS = (*IMAGES, ".html")
-MODELS = (".npz",)
 # Libraries that write each kind of file.
 _NEEDED = {".parquet": "pyarrow", ".html": "plotly", **dict.fromkeys(IMAGES, "matplotlib")}
 
