@@ -18,7 +18,6 @@ import slce_xp
 from benchmarks.report import largest_angle, write_between_markers
 from benchmarks.timing import interleaved
 from slce_xp import _backend
-from slce_xp._planning.sizes import format_seconds
 
 # samples, features, classes, form
 SHAPES = [
@@ -47,7 +46,7 @@ def measure(n: int, d: int, n_classes: int, solver: str, rounds: int) -> list[st
     seconds = interleaved(fits, rounds)
     angle = largest_angle(fits["numpy"](), fits["dpnp"]())
     ratio = seconds["dpnp"] / seconds["numpy"]
-    times = [format_seconds(seconds[name]) for name in data]
+    times = [f"{1e3 * seconds[name]:.3g} ms" for name in data]
     return [solver, f"{n} × {d}, {n_classes}", *times, f"{ratio:.2f}", f"{angle:.0e}"]
 
 

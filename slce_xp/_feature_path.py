@@ -14,7 +14,6 @@ from slce_xp._data import matrix as _matrix
 from slce_xp._data.open import open_rows
 from slce_xp._errors import ConvergenceWarning, invalid, shown, warn
 from slce_xp._model import Model
-from slce_xp._planning.sizes import format_seconds
 from slce_xp.core._centred import columns_term
 from slce_xp.core._lasso import norms
 
@@ -54,7 +53,6 @@ class FeaturePath:
         Where it was computed, and in which dtype.
     passes : int
         Passes over X.
-    seconds : float
 
     See Also
     --------
@@ -91,7 +89,6 @@ class FeaturePath:
     feature_names: np.ndarray | None
     place: str
     passes: int
-    seconds: float
     _data: tuple[Any, Any, dict[str, Any]] | None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -282,7 +279,6 @@ class FeaturePath:
                 f"  lambda       {self.lambdas[0]:.4g} … {self.lambdas[-1]:.4g}",
                 f"  features     {counts}",
                 f"  accuracy     duality gaps up to {self.gaps.max():.0e}, proved",
-                f"  time         {format_seconds(self.seconds)}",
             ]
         )
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from types import ModuleType
 from typing import Any
 
@@ -159,7 +158,6 @@ def compute_path(
     lambdas: Any = None,
 ) -> FeaturePath:
     """`feature_path` without its warnings."""
-    start = time.perf_counter()
     if not isinstance(targets, str) or targets not in TARGETS:
         valid = " or ".join(map(repr, TARGETS))
         raise invalid("targets", f"targets must be {valid}; got {targets!r}")
@@ -210,7 +208,6 @@ def compute_path(
         feature_names=_matrix.feature_names(X),
         place=f"{place}, {_backend.dtype_name(rows.dtype)}",
         passes=passes.count,
-        seconds=time.perf_counter() - start,
         _data=(X, y, used_weights),
     )
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from slce_xp import Model, SLCEWarning, _backend, _load, feature_path, fit
 from slce_xp._alignment import aligned
+from slce_xp._data import columns
 from slce_xp._data.labels import as_labels
 from slce_xp._errors import invalid, naming, wrong_type
 from slce_xp._model import contents_of
@@ -110,7 +111,7 @@ def slce(
     values = _labels(adata, labels, fit_options.get("unlabeled"))
     X = _matrix(adata, layer, obsm)
     genes, mask_name = (None, None) if obsm is not None else _genes(adata, mask_var)
-    used = _used(X, genes)
+    used = _of_genes(X, genes)
     batch = _batch(adata, batch_key)
     options = {"batch": batch, "random_state": _seed(random_state), **fit_options}
     model = _fit_with_plane(used, values, n_comps, options)
@@ -341,7 +342,7 @@ def select(
     _check_is_annotated(adata, copy)
     values = _labels(adata, labels, path_options.get("unlabeled"))
     genes, mask_name = _genes(adata, mask_var)
-    X = _used(_matrix(adata, layer, None), genes)
+    X = _of_genes(_matrix(adata, layer, None), genes)
     places = np.arange(adata.shape[1]) if genes is None else np.flatnonzero(genes)
     results: dict[str, np.ndarray] = {}
     facts: dict[str, Any] = {}
@@ -568,32 +569,6 @@ def _genes(adata: Any, mask_var: Any) -> tuple[np.ndarray | None, str | None]:
     return mask.astype(bool), name
 
 
-def _used(X: Any, genes: np.ndarray | None) -> Any:
+def _of_genes(X: Any, genes: np.ndarray | None) -> Any:
     """The columns of the genes to use."""
-    if genes is None:
-        return X
-    is_sliceable = any(is_of(X) for is_of in (_backend.is_array, _backend.is_sparse))
-    return X[:, genes] if is_sliceable or _backend.is_dask(X) else _Columns(X, genes)
-
-
-class _Columns:
-    """Some columns, by a boolean mask, of a row-sliceable object."""
-
-    def __init__(self, rows: Any, chosen: np.ndarray) -> None:
-        self._rows = rows
-        self._chosen = chosen
-        self.shape = (int(rows.shape[0]), int(chosen.sum()))
-        self.dtype = rows.dtype
-        self.chunks = getattr(rows, "chunks", None)
-
-    def __getitem__(self, index: slice) -> Any:
-        if hasattr(self._rows, "format"):  # sparse
-            return self._rows[index][:, self._chosen]
-        # In small pieces: the plan counts the chosen genes only.
-        count = index.stop - index.start
-        step = max(count * self.shape[1] // self._chosen.shape[0], (self.chunks or (1,))[0])
-        block = np.empty((count, self.shape[1]), dtype=self.dtype)
-        for i in range(0, count, step):
-            rows = self._rows[index.start + i : min(index.start + i + step, index.stop)]
-            block[i : i + step] = rows[:, self._chosen]
-        return block
+    return X if genes is None else columns.only(X, np.flatnonzero(genes))

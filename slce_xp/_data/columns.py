@@ -67,8 +67,8 @@ def prepared(X: Any, fill: np.ndarray | None = None, scale: np.ndarray | None = 
 
 def only(X: Any, columns: np.ndarray) -> Any:
     """Return some columns of X, by position and in this order."""
-    in_memory = _backend.is_sparse(X) or type(X) is np.ndarray
-    return X[:, columns] if in_memory else _ChosenRows(X, columns)
+    is_sliceable = any(is_of(X) for is_of in (_backend.is_sparse, _backend.is_array))
+    return X[:, columns] if is_sliceable or _backend.is_dask(X) else _ChosenRows(X, columns)
 
 
 def spread(std: np.ndarray) -> np.ndarray:
@@ -79,17 +79,17 @@ def spread(std: np.ndarray) -> np.ndarray:
 class _Rows:
     """Row-sliceable object whose rows are changed as they are read."""
 
-    def __init__(self, rows: Any, shape: tuple[int, int]) -> None:
+    def __init__(self, rows: Any, shape: tuple[int, int], dtype: np.dtype) -> None:
         self._rows = rows
         self.shape = shape
-        self.dtype = float_of(np.dtype(rows.dtype))
+        self.dtype = dtype
         if isinstance(getattr(rows, "chunks", None), tuple):
             self.chunks = rows.chunks
 
 
 class _PreparedRows(_Rows):
     def __init__(self, rows: Any, fill: np.ndarray | None, scale: np.ndarray | None) -> None:
-        super().__init__(rows, rows.shape)
+        super().__init__(rows, rows.shape, float_of(np.dtype(rows.dtype)))
         self._change = (fill, scale)
 
     def __getitem__(self, rows: slice) -> Any:
@@ -99,11 +99,20 @@ class _PreparedRows(_Rows):
 
 class _ChosenRows(_Rows):
     def __init__(self, rows: Any, columns: np.ndarray) -> None:
-        super().__init__(rows, (rows.shape[0], len(columns)))
+        super().__init__(rows, (int(rows.shape[0]), len(columns)), np.dtype(rows.dtype))
         self._columns = columns
 
-    def __getitem__(self, rows: slice) -> Any:
-        return self._rows[rows][:, self._columns]
+    def __getitem__(self, index: slice) -> Any:
+        # In small pieces: who counts bytes counts those of the chosen columns only.
+        count, chunk = index.stop - index.start, getattr(self, "chunks", (1,))[0]
+        step = max(1, count * self.shape[1] // self._rows.shape[1], chunk)
+        block = np.empty((count, self.shape[1]), dtype=self.dtype)
+        for i in range(0, count, step):
+            rows = self._rows[index.start + i : min(index.start + i + step, index.stop)]
+            if _backend.is_sparse(rows):
+                return self._rows[index][:, self._columns]
+            block[i : i + step] = np.asarray(rows)[:, self._columns]
+        return block
 
 
 def float_of(dtype: np.dtype) -> np.dtype:

@@ -1,4 +1,4 @@
-"""Parse and format byte sizes, and format times."""
+"""Parse and format byte sizes."""
 
 from __future__ import annotations
 
@@ -35,12 +35,3 @@ def format_bytes(size: float) -> str:
         if size >= factor:
             return f"{size / factor:.3g} {unit}"
     return f"{size:.0f} B"
-
-
-def format_seconds(seconds: float) -> str:
-    """A time in the unit that suits it: '12 ms', '3.4 s', '25 min'."""
-    for unit, size in (("h", 3600.0), ("min", 60.0), ("s", 1.0), ("ms", 1e-3)):
-        if seconds >= size:
-            number = seconds / size
-            return f"{number:.2g} {unit}" if number < 99.5 else f"{number:.0f} {unit}"
-    return f"{seconds * 1e6:.0f} µs"
