@@ -286,6 +286,27 @@ MUTANTS = {
         "_prepared(X, X[test], scale, impute)",
         "tests/test_compare.py::test_accuracies_are_those_of_pipelines",
     ),
+    "ellipse": Mutant(
+        "ellipses with their axes transposed",
+        "plot/_points.py",
+        "(centre + circle @ axes)[:, chosen]",
+        "(centre + circle @ axes.T)[:, chosen]",
+        "tests/test_plot.py::test_ellipses_are_where_their_quadratic_form_is_one",
+    ),
+    "in-sample": Mutant(
+        "an embedding of the samples of the fit that does not say so",
+        "plot/_embedding.py",
+        "if y is not None and X_test is None:",
+        "if y is not None and X_test is not None:",
+        "tests/test_plot.py::test_samples_of_the_fit_are_called_so",
+    ),
+    "hidden": Mutant(
+        "names of classes that hide small ones",
+        "plot/_labels.py",
+        "hidden + PER_HEIGHT * HEIGHTS",
+        "PER_HEIGHT * HEIGHTS",
+        "tests/test_plot.py::test_names_hide_no_small_class",
+    ),
 }
 
 
