@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from slce_xp import _backend
 from slce_xp._data.labels import Labels
 from slce_xp._errors import invalid
 from slce_xp._folds import make_folds
@@ -55,7 +56,7 @@ def calibrated(
     odds = np.zeros((n, len(labels.classes)))
     found = held_out(fit, model, X, y, matrix, labels, folds, options)
     for fold, held in enumerate(found):
-        odds[folds.codes == fold] = held.odds
+        odds[folds.codes == fold] = _backend.to_host(held.likely)
     seen = folds.codes >= 0
     weights = None if labels.weights is None else labels.weights[seen]
     return dataclasses.replace(

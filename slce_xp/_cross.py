@@ -229,8 +229,9 @@ def cross_embed(
     found = held_out(fit, model, X, y, matrix, labels, folds, options)
     for fold, held in enumerate(found):
         test = np.flatnonzero(folds.codes == fold)
-        scores[test] = _rotated(held.scores, whole, test)
-        np.add.at(confusion, (labels.codes[test], held.predicted), 1)
+        scores[test] = _rotated(_backend.to_host(held.embedded), whole, test)
+        predicted = _backend.to_host(held.likely).argmax(axis=1)
+        np.add.at(confusion, (labels.codes[test], predicted), 1)
     return CrossEmbedding(
         scores,
         labels.classes[labels.codes],

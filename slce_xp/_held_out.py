@@ -33,20 +33,18 @@ MOST_SHARED = 2**30
 
 
 class Held(NamedTuple):
-    """What the model of a fold makes of all samples.
+    """What the model of a fold makes of samples.
 
     Attributes
     ----------
-    scores : numpy.ndarray, shape (n, k)
-    predicted : numpy.ndarray of int, shape (m,)
-        The most probable class of the samples that the fold holds out.
-    odds : numpy.ndarray, shape (m, K)
-        Logarithms of their probabilities of all classes, but for a constant in each row.
+    embedded : array, shape (n, k)
+        All samples.
+    likely : array, shape (m, K)
+        Log-likelihoods of classes, up to a constant of each sample, of held-out samples.
     """
 
-    scores: np.ndarray
-    predicted: np.ndarray
-    odds: np.ndarray
+    embedded: Array
+    likely: Array
 
 
 def held_out(
@@ -76,7 +74,7 @@ def held_out(
         Further parameters of the fit.
     """
     shared = None
-    if _shares(model, matrix, folds, options):
+    if _shares(model, folds, options):
         shared = _shared_models(model, matrix, labels, folds, options.get("shrinkage", "auto"))
     for fold in range(folds.n_folds):
         held = np.flatnonzero(folds.codes == fold)
@@ -90,9 +88,8 @@ def held_out(
         place = _backend.place_of(embedded)
         with _backend.computing(place):
             part = place.xp.take(embedded, _backend.from_host(held, place), axis=0)
-            likely = dataclasses.replace(one, log_odds=model.log_odds)._scores(part)
-            found = _backend.read(embedded, likely, one._log_odds(place.xp, likely))
-        yield Held(found[0], found[1].argmax(axis=1), found[2])
+            likely = one._scores(part)
+        yield Held(embedded, likely)
 
 
 def embed(model: Model, X: Any, options: dict[str, Any]) -> Array:
@@ -110,14 +107,13 @@ def _without(held: np.ndarray, labels: Labels, options: dict[str, Any]) -> dict[
     return {**options, "sample_weight": weights, "class_weight": None, "calibrate": False}
 
 
-def _shares(model: Model, matrix: Any, folds: Folds, options: dict[str, Any]) -> bool:
+def _shares(model: Model, folds: Folds, options: dict[str, Any]) -> bool:
     """Whether folds share sums: a matrix is formed, and there is memory for one for each fold."""
     form, separates = model.plan.form, model.criterion == "separation"
     size = model.n_samples if form == "gram" else model.n_features
-    small = (folds.n_folds + 4) * size**2 * 8 <= MOST_SHARED
-    return form != "krylov" and not (form == "gram" and separates) and small and (
-        options.get("max_memory") is None and options.get("batch") is None
-    )  # fmt: skip
+    is_plain = all(options.get(name) is None for name in ("max_memory", "batch", "missing"))
+    is_formed = form == "scatter" or (form == "gram" and not separates)
+    return is_plain and is_formed and (folds.n_folds + 4) * size**2 * 8 <= MOST_SHARED
 
 
 def _shared_models(

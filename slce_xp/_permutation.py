@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import itertools
 import math
 from collections.abc import Iterator
 from types import ModuleType
@@ -31,6 +32,8 @@ BLOCK_NUMBERS = 2**23
 FEW_ARRANGEMENTS = 20
 # Spreads within classes whose ratio exceeds this may be why "adaptive" rejects.
 LARGEST_SPREAD_RATIO = 1.5
+# More arrangements than exp of this are as good as infinitely many.
+LARGEST_LOGARITHM = 700.0
 # Statistics that differ by less than this many times eps are ties: arrangements that mirror each
 # other are summed in another order.
 TIE = 1000.0
@@ -217,132 +220,122 @@ def permutation_test(
     matrix = _matrix.as_values(X)
     _matrix.check_sizes(matrix)
     labels = as_labels(y, matrix.shape[0])
-    design = _design(labels.codes, labels.classes, groups, strata)
+    units = None if groups is None else as_group_codes(groups, matrix.shape[0])
+    design = _design(labels.codes, units, strata, count, seed)
     place = _parameters.find_place(matrix, backend, device)
     with _backend.computing(place):
-        rows = open_at(matrix, place)
-        scores, squares = _units(*principal_scores(rows, seed), design)
-        found = _tested(scores, squares, design, statistic, count, seed)
-        if found.spread_ratio > LARGEST_SPREAD_RATIO and statistic == "adaptive":
-            warn(
-                f"statistic='adaptive' rejects if spreads within classes differ, and they do by a "
-                f"factor of {found.spread_ratio:.2g}: a small p need not mean that class means "
-                "differ. Use statistic='between'",
-            )
-        if components:
-            by_component = _component_p(scores, squares, design, count, seed)
-            found = dataclasses.replace(found, component_p=by_component)
-        if pairs:
-            by_pair = _pair_p(scores, squares, design, labels.classes, statistic, count, seed)
-            found = dataclasses.replace(found, pair_p=by_pair)
-    return found
+        scores, squares = principal_scores(open_at(matrix, place), seed)
+        scores, squares = _of_units(scores, squares, units)
+        found = _tested(scores, squares, design, statistic)
+        return dataclasses.replace(
+            found,
+            unit="samples" if units is None else "groups",
+            component_p=_component_p(scores, squares, design) if components else None,
+            pair_p=_pair_p(scores, squares, design, labels.classes, statistic) if pairs else None,
+        )
 
 
 # ---------------------------------------------------------------- what is permuted
 
 
 class Design(NamedTuple):
-    """Units that are permuted: samples, or groups of them.
+    """Units that are permuted, samples or groups of them.
 
     Attributes
     ----------
     codes : numpy.ndarray of int, shape (u,)
         The class of each.
-    n_classes : int
     strata : numpy.ndarray of int, shape (u,)
         Units are exchanged within a stratum.
-    groups : numpy.ndarray of int, shape (n,), or None
-        The unit of each sample; None if samples are units.
+    drawn, seed : int
+        The number of permutations, without the observed arrangement, and their seed.
     """
 
     codes: np.ndarray
-    n_classes: int
     strata: np.ndarray
-    groups: np.ndarray | None = None
-
-    def draws(self, count: int, seed: int, block: int) -> Iterator[np.ndarray]:
-        """Blocks of permutations of units, (b, u): the observed arrangement first."""
-        random, first = np.random.default_rng(seed), 1
-        members = [np.flatnonzero(self.strata == s) for s in range(int(self.strata.max()) + 1)]
-        for start in range(0, 1 + count, block):
-            size = min(block, 1 + count - start)
-            drawn = np.empty((size, len(self.codes)), dtype=np.int64)
-            for mine in members:
-                drawn[:, mine] = random.permuted(np.tile(mine, (size, 1)), axis=1)
-            if first:
-                drawn[0], first = np.arange(len(self.codes)), 0
-            yield drawn
-
-    def only(self, classes: tuple[int, int]) -> tuple[Design, np.ndarray]:
-        """The units of two classes, and their positions."""
-        mine = np.flatnonzero(np.isin(self.codes, classes))
-        codes = np.searchsorted(classes, self.codes[mine])
-        strata = np.unique(self.strata[mine], return_inverse=True)[1]
-        return Design(codes, 2, strata), mine
+    drawn: int
+    seed: int
 
     @property
-    def log_arrangements(self) -> float:
-        """Logarithm of the number of arrangements that may differ in the statistic.
+    def n_classes(self) -> int:
+        """The number of classes, K."""
+        return int(self.codes.max()) + 1
+
+    def draws(self, block: int) -> Iterator[np.ndarray]:
+        """Blocks of permutations of units, (b, u): the observed arrangement first."""
+        random = np.random.default_rng(self.seed)
+        members = [np.flatnonzero(self.strata == s) for s in np.unique(self.strata)]
+        for start in range(0, 1 + self.drawn, block):
+            size = min(block, 1 + self.drawn - start)
+            units = np.empty((size, len(self.codes)), dtype=np.int64)
+            for mine in members:
+                units[:, mine] = random.permuted(np.tile(mine, (size, 1)), axis=1)
+            if not start:
+                units[0] = np.arange(len(self.codes))
+            yield units
+
+    def blocks(self, scores: Array) -> Iterator[Array]:
+        """The same, where scores are, in blocks whose sums take little memory."""
+        units, r = scores.shape
+        size = max(1, BLOCK_NUMBERS // (self.n_classes * (units + 3 * r)))
+        for block in self.draws(size):
+            yield _backend.from_host(block, _backend.place_of(scores))
+
+    @property
+    def arrangements(self) -> float:
+        """The number of arrangements that may differ in the statistic, perhaps infinite.
 
         Classes with the same number of units in each stratum can be exchanged without effect.
         """
-        table = np.zeros((int(self.strata.max()) + 1, self.n_classes), dtype=np.int64)
-        np.add.at(table, (self.strata, self.codes), 1)
-        total = sum(math.lgamma(1 + n) for n in table.sum(axis=1))
-        total -= sum(math.lgamma(1 + n) for n in table.flat)
+        strata = np.unique(self.strata, return_inverse=True)[1]
+        table = np.zeros((int(strata.max()) + 1, self.n_classes))
+        np.add.at(table, (strata, self.codes), 1)
         alike = np.unique(table, axis=1, return_counts=True)[1]
-        return total - sum(math.lgamma(1 + n) for n in alike)
+        logs = [sum(math.lgamma(1 + n) for n in a.flat) for a in (table.sum(axis=1), table, alike)]
+        return math.exp(min(logs[0] - logs[1] - logs[2], LARGEST_LOGARITHM))
 
 
-def _design(codes: np.ndarray, classes: np.ndarray, groups: Any, strata: Any) -> Design:
+def _design(
+    codes: np.ndarray, units: np.ndarray | None, strata: Any, count: int, seed: int
+) -> Design:
     """The units of the test, checked."""
-    n, unit_of, first = len(codes), None, np.arange(len(codes))
-    if groups is not None:
-        unit_of = as_group_codes(groups, n)
-        _, first = np.unique(unit_of, return_index=True)
-        spans = np.flatnonzero(codes != codes[first][unit_of])
+    n = len(codes)
+    layers = np.zeros(n, dtype=np.int64) if strata is None else as_group_codes(strata, n, "strata")
+    if units is not None:
+        _, first = np.unique(units, return_index=True)
+        spans = np.flatnonzero(codes != codes[first][units])
         if len(spans):
             raise invalid(
                 "groups",
                 f"groups must have samples of one class each; that of sample {spans[0]} has "
                 "several. If classes were compared within groups, pass them as strata",
             )
-    layers = np.zeros(n, dtype=np.int64) if strata is None else as_group_codes(strata, n, "strata")
-    if (layers != layers[first][unit_of]).any() if unit_of is not None else False:
-        raise invalid("strata", "strata must have one value for all samples of a group. Check them")
-    design = Design(codes[first], len(classes), layers[first], unit_of)
-    word = "samples" if groups is None else "groups"
-    if len(design.codes) == len(classes):
+        if (layers != layers[first][units]).any():
+            raise invalid("strata", "strata must have one value for all samples of a group")
+        codes, layers = codes[first], layers[first]
+    design = Design(codes, layers, count, seed)
+    name = "strata" if strata is not None else "y" if units is None else "groups"
+    possible = design.arrangements
+    if possible < 1.5:
         raise invalid(
-            "y" if groups is None else "groups",
-            f"y must hold a class with two {word} or more, for a spread within classes; each of "
-            f"the {len(classes)} classes has one. Add {word}",
+            name,
+            f"{name} must allow labels to be exchanged; all arrangements of them are alike. Add "
+            "samples, or use larger groups of them to exchange labels in",
         )
-    arrangements = design.log_arrangements
-    if arrangements < 0.5 * math.log(2.0):
-        raise invalid(
-            "y" if strata is None else "strata",
-            f"{'y' if strata is None else 'strata'} must allow labels to be exchanged: all "
-            f"arrangements of them are alike. Add {word}"
-            + " or use fewer strata"
-            * (strata is not None),
-        )
-    if arrangements < math.log(FEW_ARRANGEMENTS):
+    if possible < FEW_ARRANGEMENTS:
         warn(
-            f"only {round(math.exp(arrangements))} arrangements of the labels differ, so that p is "
-            f"at least {math.exp(-arrangements):.2g}. Add {word}",
+            f"only {round(possible)} arrangements of the labels differ, so that p is at least "
+            f"{1.0 / possible:.2g}. Add samples",
         )
     return design
 
 
-def _units(scores: Array, squares: Array, design: Design) -> tuple[Array, Array]:
+def _of_units(scores: Array, squares: Array, units: np.ndarray | None) -> tuple[Array, Array]:
     """Scores of units in their own principal axes, and the squares of these, which sum to 1."""
     xp, _ = place = _backend.place_of(scores)
-    if design.groups is not None:
-        sizes = np.bincount(design.groups)
-        sums = _backend.sums_by_code(
-            scores, _backend.from_host(design.groups, place), len(sizes), None
-        )
+    if units is not None:
+        codes, sizes = _backend.from_host(units, place), np.bincount(units)
+        sums = _backend.sums_by_code(scores, codes, len(sizes), None)
         scores = sums / _backend.from_host(sizes, place, scores.dtype)[:, None]
         scores = scores - xp.mean(scores, axis=0)
         squares, vectors = _backend.eigh(_backend.gram(scores))
@@ -357,44 +350,34 @@ def _units(scores: Array, squares: Array, design: Design) -> tuple[Array, Array]
 # ---------------------------------------------------------------- p-values
 
 
-def _tested(
-    scores: Array, squares: Array, design: Design, kind: str, count: int, seed: int
-) -> PermutationTest:
+def _tested(scores: Array, squares: Array, design: Design, kind: str) -> PermutationTest:
     """The test of all classes together."""
     xp = _backend.namespace_of(scores)
     marks = _welch.as_marks(design.codes, design.n_classes, scores)
     added = [r / squares.shape[0] for r in ADAPTIVE_RIDGES] if kind == "adaptive" else []
     metrics = [xp.ones_like(squares), *(1.0 / (squares + ridge) for ridge in added)]
     weights = xp.stack(metrics, axis=1)
-    found: list[Array] = []
-    ratio = 1.0
-    for permutations in _blocks(design, count, seed, scores):
-        values, spreads = _welch.welch(marks, permutations, scores, weights)
-        if not found:
-            observed = spreads[:, 0, :]
-            ratios = xp.max(observed, axis=0) / xp.min(observed, axis=0)
-            ratio = float(_backend.read(xp.max(ratios))[0])
-        found.append(values)
-    (values,) = _eigen.read_finite(found[0] if len(found) == 1 else xp.concat(found, axis=0))
+    parts = [_welch.welch(marks, block, scores, weights) for block in design.blocks(scores)]
+    values, spreads = _eigen.read_finite(
+        xp.concat([values for values, _ in parts], axis=0), parts[0][1][:, 0, :]
+    )
+    ratio = float((spreads.max(axis=0) / spreads.min(axis=0)).max())
     if kind == "adaptive":
         spread = values.std(axis=0)
         values = (values - values.mean(axis=0)) / np.where(spread > 0.0, spread, 1.0)
+        if ratio > LARGEST_SPREAD_RATIO:
+            warn(
+                f"statistic='adaptive' rejects if spreads within classes differ, and they do by a "
+                f"factor of {ratio:.2g}: a small p need not mean that class means differ. Use "
+                "statistic='between'",
+            )
     values = values.max(axis=1)
-    return PermutationTest(
-        p=_p_value(values, scores),
-        statistic=float(values[0]),
-        null=values[1:],
-        smallest_p=max(1.0 / (1 + count), min(1.0, math.exp(-design.log_arrangements))),
-        kind=kind,
-        unit="samples" if design.groups is None else "groups",
-        n_units=len(design.codes),
-        spread_ratio=ratio,
-    )
+    smallest = max(1.0 / (1 + design.drawn), min(1.0, 1.0 / design.arrangements))
+    p, units = _p_value(values, scores), len(design.codes)
+    return PermutationTest(p, float(values[0]), values[1:], smallest, kind, "samples", units, ratio)
 
 
-def _component_p(
-    scores: Array, squares: Array, design: Design, count: int, seed: int
-) -> np.ndarray:
+def _component_p(scores: Array, squares: Array, design: Design) -> np.ndarray:
     """p-values of components: each is tested in what the ones before it leave."""
     xp = _backend.namespace_of(scores)
     marks = _welch.as_marks(design.codes, design.n_classes, scores)
@@ -410,8 +393,7 @@ def _component_p(
         value, axis = _welch.leading(marks, scores, squares)
         shifted = squares + max(value, 0.0)
         ratios = [
-            _welch.largest_ratios(marks, permutations, scores, shifted)
-            for permutations in _blocks(design, count, seed, scores)
+            _welch.largest_ratios(marks, block, scores, shifted) for block in design.blocks(scores)
         ]
         (values,) = _eigen.read_finite(xp.concat(ratios, axis=0))
         found.append(max([_p_value(values, scores), *found[-1:]]))
@@ -420,47 +402,23 @@ def _component_p(
 
 
 def _pair_p(
-    scores: Array,
-    squares: Array,
-    design: Design,
-    classes: np.ndarray,
-    kind: str,
-    count: int,
-    seed: int,
+    scores: Array, squares: Array, design: Design, classes: np.ndarray, kind: str
 ) -> tuple[tuple[Any, Any, float], ...]:
     """p-values of pairs of classes, by Holm's method."""
-    xp, place = _backend.namespace_of(scores), _backend.place_of(scores)
-    names: list[tuple[Any, Any]] = []
-    found: list[float] = []
-    for a in range(design.n_classes):
-        for b in range(a + 1, design.n_classes):
-            names.append((classes[a], classes[b]))
-            part, mine = design.only((a, b))
-            if len(mine) < 3 or part.log_arrangements < 0.5 * math.log(2.0):
-                found.append(1.0)  # no arrangement differs
-                continue
+    xp, _ = place = _backend.place_of(scores)
+    pairs = list(itertools.combinations(range(design.n_classes), 2))
+    found = np.ones(len(pairs))  # if no other arrangement differs
+    for i, pair in enumerate(pairs):
+        mine = np.flatnonzero(np.isin(design.codes, pair))
+        codes = np.searchsorted(pair, design.codes[mine])
+        part = design._replace(codes=codes, strata=design.strata[mine])
+        if part.arrangements > 1.5:
             rows = xp.take(scores, _backend.from_host(mine, place), axis=0)
-            rows = rows - xp.mean(rows, axis=0)
-            found.append(_tested(rows, squares, part, kind, count, seed).p)
-    adjusted = _holm(np.array(found))
-    return tuple((*pair, float(p)) for pair, p in zip(names, adjusted, strict=True))
-
-
-def _holm(p: np.ndarray) -> np.ndarray:
-    order = np.argsort(p, kind="stable")
-    steps = np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1))
-    adjusted = np.empty_like(p)
-    adjusted[order] = np.minimum(steps, 1.0)
-    return adjusted
-
-
-def _blocks(design: Design, count: int, seed: int, scores: Array) -> Iterator[Array]:
-    """Blocks of permutations, where scores are."""
-    place = _backend.place_of(scores)
-    units, r = scores.shape
-    block = max(1, BLOCK_NUMBERS // (design.n_classes * (units + 3 * r)))
-    for drawn in design.draws(count, seed, block):
-        yield _backend.from_host(drawn, place)
+            found[i] = _tested(rows - xp.mean(rows, axis=0), squares, part, kind).p
+    order = np.argsort(found, kind="stable")
+    found[order] = np.maximum.accumulate(found[order] * np.arange(len(found), 0, -1))
+    adjusted = map(float, np.minimum(found, 1.0))
+    return tuple((classes[a], classes[b], p) for (a, b), p in zip(pairs, adjusted, strict=True))
 
 
 def _p_value(values: np.ndarray, like: Array) -> float:

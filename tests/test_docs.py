@@ -25,6 +25,7 @@ EXAMPLES = sorted((DOCS / "examples").glob("plot_*.py"))
 # The tables of figures on each page, by the names in their markers.
 WRITTEN = {
     "single_cells": {"single_cells"},
+    "honest": {"honesty"},
     "benchmarks": {
         "budgets",
         "memory",

@@ -30,8 +30,8 @@ def welch(X, y):
 
 
 def permutations(y, count=199, seed=0):
-    design = Design(y, int(y.max()) + 1, np.zeros(len(y), dtype=int))
-    return np.concatenate(list(design.draws(count, seed, 50)))
+    design = Design(y, np.zeros(len(y), dtype=int), count, seed)
+    return np.concatenate(list(design.draws(50)))
 
 
 def test_statistic_is_welchs(xp):
@@ -41,6 +41,8 @@ def test_statistic_is_welchs(xp):
     every = np.append(found.statistic, found.null)
     np.testing.assert_allclose(every, expected, rtol=xp.tolerance(1e-9, 1e-3))
     assert found.p == (expected >= expected[0]).mean()
+    spreads = [((p - p.mean(0)) ** 2).sum() for p in (X[y == j] for j in range(3))]
+    assert found.spread_ratio == pytest.approx(max(spreads) / min(spreads), rel=1e-3)
 
 
 @pytest.mark.parametrize("shape", [(24, 6), (24, 40)], ids=str)
@@ -125,8 +127,7 @@ def test_strata_keep_labels_inside():
     X = rng.normal(size=(24, 5)) + 5.0 * batch[:, None]
     free, within = (slce_xp.permutation_test(X, y, strata=s) for s in (None, batch))
     assert free.p <= 0.05 < within.p
-    design = Design(y, 2, batch)
-    for order in np.concatenate(list(design.draws(50, 0, 7))):
+    for order in np.concatenate(list(Design(y, batch, 50, 0).draws(7))):
         np.testing.assert_array_equal(batch[order], batch)
 
 
@@ -187,11 +188,11 @@ def test_warnings():
     ("change", "parameter", "message"),
     [
         ({"y": np.zeros(24)}, "y", "two classes"),
-        ({"y": np.arange(24)}, "y", "each of the 24 classes has one"),
+        ({"y": np.arange(24)}, "y", "exchanged"),
         ({"X": np.full((24, 6), np.nan)}, "X", "finite"),
         ({"X": np.ones((24, 6))}, "X", "must vary"),
         ({"groups": np.arange(24) // 2}, "groups", "several. If classes .* strata"),
-        ({"groups": np.arange(24) % 3}, "groups", "each of the 3 classes has one"),
+        ({"groups": np.arange(24) % 3}, "groups", "exchanged"),
         ({"groups": np.arange(24), "strata": np.arange(24)}, "strata", "exchanged"),
         ({"strata": np.arange(24) % 3}, "strata", "exchanged"),
         ({"groups": np.arange(24) % 12, "strata": np.arange(24)}, "strata", "samples of a group"),

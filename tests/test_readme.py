@@ -27,6 +27,7 @@ NEEDED = {
     "export": {"onnxruntime", "onnxscript", "skops", "torch"},
     "fitting": set(),
     "gpu": {"torch"},
+    "honest": {"sklearn"},
     "index": {"sklearn"},
     "large_data": {"dask", "sklearn"},
     "library_authors": {"sklearn", "torch"},
