@@ -185,7 +185,8 @@ def cross_embed(
     -----
     Scores of the training samples of each fold are centred and rotated by the orthogonal matrix
     that maps them onto those of the model of all samples best (Procrustes), and held-out samples
-    likewise. Folds share one pass over X if a matrix is formed; otherwise each is a fit.
+    likewise. Folds of criterion "centroid", without weights, share one pass over X if a matrix is
+    formed; otherwise each is a fit.
 
     Examples
     --------

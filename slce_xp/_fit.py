@@ -152,8 +152,8 @@ def fit(
     calibrate : bool
         Whether to find the `Model.temperature` of `Model.predict_proba`, from samples that are held
         out in three folds: probabilities are too extreme without it if classes are not Gaussian.
-        Labels that are predicted do not change. It takes about as long as the fit again, if
-        `plan.form` is "scatter" or "gram", and three times as long otherwise; every sample needs a
+        Labels that are predicted do not change. It takes about as long as the fit again, if that
+        forms a matrix for "centroid", and three times as long otherwise; every sample needs a
         label.
     groups : array, list or Series, shape (n,), optional
         For `calibrate`: what samples were measured on, such as mice, if there are several of each.

@@ -20,11 +20,10 @@ from slce_xp._data.labels import Labels
 from slce_xp._data.open import open_at
 from slce_xp._folds import Folds
 from slce_xp._model import Model
-from slce_xp.core import _eigen, _separation
 from slce_xp.core._centred import Centred, Frame
 from slce_xp.core._groups import Groups
 from slce_xp.core._label_free import principal_scores
-from slce_xp.core._moments import GroupMoments, powers_of
+from slce_xp.core._moments import NEAR, GroupMoments
 from slce_xp.core._problem import Problem
 from slce_xp.core._rows import Rows, open_array
 
@@ -74,8 +73,8 @@ def held_out(
         Further parameters of the fit.
     """
     shared = None
-    if _shares(model, folds, options):
-        shared = _shared_models(model, matrix, labels, folds, options.get("shrinkage", "auto"))
+    if _shares(model, labels, folds, options):
+        shared = _shared_models(model, matrix, labels, folds)
     for fold in range(folds.n_folds):
         held = np.flatnonzero(folds.codes == fold)
         if shared is None:
@@ -94,8 +93,7 @@ def held_out(
 
 def embed(model: Model, X: Any, options: dict[str, Any]) -> Array:
     """The embedding of the samples of a fit with these options, computed."""
-    batch = options.get("batch")
-    embedded = model.transform(X) if batch is None else model.transform(X, batch=batch)
+    embedded = model.transform(X, batch=options.get("batch"))
     return embedded.compute() if _backend.is_dask(embedded) else embedded
 
 
@@ -107,17 +105,17 @@ def _without(held: np.ndarray, labels: Labels, options: dict[str, Any]) -> dict[
     return {**options, "sample_weight": weights, "class_weight": None, "calibrate": False}
 
 
-def _shares(model: Model, folds: Folds, options: dict[str, Any]) -> bool:
+def _shares(model: Model, labels: Labels, folds: Folds, options: dict[str, Any]) -> bool:
     """Whether folds share sums: a matrix is formed, and there is memory for one for each fold."""
-    form, separates = model.plan.form, model.criterion == "separation"
-    size = model.n_samples if form == "gram" else model.n_features
+    size = model.n_samples if model.plan.form == "gram" else model.n_features
     is_plain = all(options.get(name) is None for name in ("max_memory", "batch", "missing"))
-    is_formed = form == "scatter" or (form == "gram" and not separates)
-    return is_plain and is_formed and (folds.n_folds + 4) * size**2 * 8 <= MOST_SHARED
+    is_formed = model.plan.form != "krylov" and model.criterion == "centroid"
+    fits = (folds.n_folds + 4) * size**2 * 8 <= MOST_SHARED
+    return is_plain and is_formed and fits and labels.weights is None
 
 
 def _shared_models(
-    model: Model, matrix: Any, labels: Labels, folds: Folds, shrinkage: Any
+    model: Model, matrix: Any, labels: Labels, folds: Folds
 ) -> list[tuple[Model, Array]] | None:
     """The model of each fold and the embedding of all samples; None if sums leave the range.
 
@@ -134,15 +132,16 @@ def _shared_models(
         parts = _moments_by_fold(rows, frame, labels, folds)
         if parts is None:
             return None
-        models = [_model_of(model, moments, shrinkage) for moments in parts]
+        models = [_model_of(model, moments) for moments in parts]
         axes = place.xp.concat([one.components.T for one in models], axis=1)
         groups = Groups(labels.codes, len(labels.classes), len(labels.classes))
-        embedded, start, found = Centred(rows, groups, frame).times(axes), 0, []
-        for one in models:
-            k = one.n_components
+        offset = _backend.read(place.xp.sum(centre * centre))[0]
+        is_near = rows.n * float(offset) <= NEAR * parts[0].summed
+        embedded = Centred(rows, groups, frame, is_near=is_near).times(axes)
+        found, k = [], model.n_components
+        for i, one in enumerate(models):
             offset = (one.mean - centre) @ one.components.T
-            found.append((one, embedded[:, start : start + k] - offset))
-            start += k
+            found.append((one, embedded[:, i * k : (i + 1) * k] - offset))
         return found
 
 
@@ -158,82 +157,45 @@ def _moments_by_fold(
     # Each block adds to sums of this size.
     rows.block_bytes = max(rows.block_bytes, parts * rows.d**2 * rows.itemsize)
     term = partial(_fold_term, frame, parts, parts * n_classes)
-    sums, seconds, powers = rows.sum(
-        term, 6 * rows.d, rows.put_codes(cells), rows.put(labels.weights), part
-    )
-    totals = np.bincount(cells, labels.weights, parts * n_classes).reshape(parts, n_classes)
+    sums, seconds = rows.sum(term, 3 * rows.d, rows.put_codes(cells), part)
+    totals = np.bincount(cells, minlength=parts * n_classes).reshape(parts, n_classes)
     xp = rows.place.xp
     sums = xp.reshape(sums, (parts, n_classes, rows.d))
-    all_sums, all_seconds, all_powers = (xp.sum(a, axis=0) for a in (sums, seconds, powers))
-    (size,) = _backend.read(xp.linalg.trace(all_seconds))
+    sums, seconds = (xp.sum(a, axis=0) - a for a in (sums, seconds))
+    totals = totals.sum(axis=0) - totals.astype(np.float64)
+    size = float(_backend.read(xp.linalg.trace(seconds[0, :, :]))[0])
     info = np.finfo(_backend.dtype_name(rows.dtype))
-    if not float(info.tiny) ** (1 / 3) < float(size) < float(info.max) ** (1 / 3):
+    if not float(info.tiny) ** (1 / 3) < size < float(info.max) ** (1 / 3):
         return None
-    found = []
-    for fold in range(n_folds):
-        second = all_seconds - seconds[fold, :, :]
-        found.append(
-            GroupMoments(
-                totals.sum(axis=0) - totals[fold],
-                all_sums - sums[fold, :, :],
-                xp.linalg.diagonal(second)[None, :],
-                frame.centre,
-                second,
-                all_powers - powers[fold, :, :],
-                weight_unit=labels.weight_unit,
-                summed=float(size),
-            )
+    squares = xp.linalg.diagonal(seconds)[:, None, :]
+    return [
+        GroupMoments(
+            totals[i], sums[i, :, :], squares[i, :, :], frame.centre, seconds[i, :, :], summed=size
         )
-    return found
+        for i in range(n_folds)
+    ]
 
 
 def _fold_term(
-    frame: Frame,
-    parts: int,
-    height: int,
-    block: Array,
-    cells: Array,
-    weights: Array | None,
-    part: np.ndarray,
-) -> tuple[Array, Array, Array]:
-    """Sums of a block by fold and class, (height, d), and moments by fold, with `parts` first."""
+    frame: Frame, parts: int, height: int, block: Array, cells: Array, part: np.ndarray
+) -> tuple[Array, Array]:
+    """Sums of a block by fold and class, (height, d), and second moments by fold, (parts, d, d)."""
     xp, _ = place = _backend.place_of(cells)
     rows = frame.dense(block.dense() if isinstance(block, Sparse) else block)
-    sums = _backend.sums_by_code(rows, cells, height, weights)
-    order = _backend.from_host(np.argsort(part, kind="stable"), place)
-    rows = xp.take(rows, order, axis=0)
-    weights = None if weights is None else xp.take(weights, order)
-    edges = [0, *map(int, np.cumsum(np.bincount(part, minlength=parts)))]
-    folds = [slice(a, b) for a, b in itertools.pairwise(edges)]
-    powers = [powers_of(rows[f, :], None if weights is None else weights[f]) for f in folds]
-    if weights is not None:
-        rows *= xp.sqrt(weights)[:, None]
-    seconds = [_backend.gram(rows[fold, :]) for fold in folds]
-    return sums, xp.stack(seconds), xp.stack(powers)
+    sums = _backend.sums_by_code(rows, cells, height, None)
+    rows = xp.take(rows, _backend.from_host(np.argsort(part, kind="stable"), place), axis=0)
+    edges = itertools.pairwise([0, *map(int, np.cumsum(np.bincount(part, minlength=parts)))])
+    return sums, xp.stack([_backend.gram(rows[a:b, :]) for a, b in edges])
 
 
-def _model_of(model: Model, moments: GroupMoments, shrinkage: Any) -> Model:
-    """The model of a training set, with the components of the one of all samples."""
-    problem, k, new = Problem(moments), model.n_components, {}
-    if model.criterion == "separation":
-        weight = None if shrinkage == "auto" else float(shrinkage)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the fit to all samples has warned
-            found = _separation.solve(problem, "scatter", k, weight)
-        components, values = found.components, found.ratios
-        new = {"patterns": found.patterns, "shrinkage": found.shrinkage}
-    else:
-        values, vectors = _backend.largest_eigenpairs(problem.matrix(), k)
-        components = vectors.T
+def _model_of(model: Model, moments: GroupMoments) -> Model:
+    """The model of a training set, with as many components as that of all samples."""
+    values, vectors = _backend.largest_eigenpairs(Problem(moments).matrix(), model.n_components)
     return dataclasses.replace(
         model,
-        components=components,
-        eigenvalues=values * moments.weight_unit,
+        components=vectors.T,
+        eigenvalues=values,
         mean=moments.mean,
         centroids=moments.centroids,
-        weights=_eigen.in_units(
-            moments.totals, moments.weight_exponent, problem.place, values.dtype, "weights"
-        ),
-        scale=None,
-        **new,
+        weights=moments.class_weights,
     )
