@@ -87,25 +87,25 @@ class DaskRows(Rows):
 
     def sum(self, term: Term, made: int, *per_sample: Array | None) -> tuple[Array, ...]:
         """Sum a term over all chunks: one graph, in which terms are added up in a tree."""
-        terms = self._terms(_sum_chunk, term, made, per_sample)
+        terms = self._terms("sum", term, made, per_sample)
         return self._pass(_tree_sum(terms))[0]  # type: ignore[no-any-return]
 
     def join(self, term: Term, made: int, *per_sample: Array | None) -> Array:
         """Join what a term returns for all chunks: one graph."""
-        pieces = self._pass(*self._terms(_join_chunk, term, made, per_sample))
+        pieces = self._pass(*self._terms("join", term, made, per_sample))
         return pieces[0] if len(pieces) == 1 else self.place.xp.concat(pieces, axis=0)
 
     def _terms(
         self,
-        function: Callable[..., Any],
+        method: str,
         term: Term,
         made: int,
         per_sample: tuple[Array | None, ...],
     ) -> list[Any]:
-        sizes, chunks, call = self._x.chunks[0], self._x.to_delayed()[:, 0], delayed(function)
+        sizes, chunks, call = self._x.chunks[0], self._x.to_delayed()[:, 0], delayed(_on_blocks)
         parts = [None if a is None else _cut(a, sizes) for a in per_sample]
         return [
-            call(term, made, chunks[i], self.dtype, self.is_sparse, self.block_bytes,
+            call(method, term, made, chunks[i], self.dtype, self.is_sparse, self.block_bytes,
                  *(None if p is None else p[i] for p in parts))
             for i in np.flatnonzero(sizes)
         ]  # fmt: skip
@@ -201,7 +201,8 @@ def _mapped(chunk: Any, function: Callable[[Array], Array], dtype: Any, is_spars
     return function(_rows_of(chunk, dtype))
 
 
-def _sum_chunk(
+def _on_blocks(
+    method: str,
     term: Term,
     made: int,
     chunk: Any,
@@ -209,22 +210,10 @@ def _sum_chunk(
     is_sparse: bool,
     block_bytes: int,
     *per_sample: Array | None,
-) -> tuple[Array, ...]:
-    """Sum a term over the blocks of a chunk."""
-    return _opened(chunk, dtype, is_sparse, block_bytes).sum(term, made, *per_sample)
-
-
-def _join_chunk(
-    term: Term,
-    made: int,
-    chunk: Any,
-    dtype: Any,
-    is_sparse: bool,
-    block_bytes: int,
-    *per_sample: Array | None,
-) -> Array:
-    """Join what a term returns for the blocks of a chunk."""
-    return _opened(chunk, dtype, is_sparse, block_bytes).join(term, made, *per_sample)
+) -> Any:
+    """Sum or join a term over the blocks of a chunk, by the `method` of that name."""
+    rows = _opened(chunk, dtype, is_sparse, block_bytes)
+    return getattr(rows, method)(term, made, *per_sample)
 
 
 def _opened(chunk: Any, dtype: Any, is_sparse: bool, block_bytes: int) -> MemoryRows:
