@@ -31,11 +31,11 @@ import slce_xp
 from benchmarks.launches import Launches
 from slce_xp import _backend
 from slce_xp._backend import transfer
-from slce_xp._planning.memory import Limits
 from slce_xp._planning.plan import choose
-from slce_xp._planning.problem import FORMS, ITEMSIZES, TYPICAL_PASSES, Problem
+from slce_xp._planning.problem import ITEMSIZES, TYPICAL_PASSES, Limits, Problem
 from slce_xp._planning.sizes import format_bytes
 from slce_xp.core import _eigen, _moments, _space
+from slce_xp.core._solution import FORMS
 
 NOT_SEEN = "fake CUDA tensors: exact for tensors, workspace of eigh as LAPACK's, no times"
 GRANULARITY = 512

@@ -24,7 +24,8 @@ from benchmarks.speed import RESIDUAL, Reference
 from benchmarks.timing import environment, interleaved
 from slce_xp import _backend
 from slce_xp._planning import plan as _plan
-from slce_xp._planning.problem import FORMS, Problem
+from slce_xp._planning.problem import Problem
+from slce_xp.core._solution import FORMS
 
 PLACES = {"cupy": ("cupy", None), "torch-cuda": ("torch", "cuda")}
 SIZES = [

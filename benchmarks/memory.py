@@ -35,8 +35,9 @@ from benchmarks.report import exponent, write_between_markers
 from benchmarks.timing import environment, interleaved, versions
 from slce_xp import _backend
 from slce_xp._planning import plan as _plan
-from slce_xp._planning.problem import FORMS, ITEMSIZES, Problem
+from slce_xp._planning.problem import ITEMSIZES, Problem
 from slce_xp._planning.sizes import format_bytes
+from slce_xp.core._solution import FORMS
 
 ON_CPU = ("numpy", "torch", "jax")
 ON_GPU = ("cupy", "torch-cuda")

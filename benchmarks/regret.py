@@ -33,7 +33,8 @@ from benchmarks.exact_pca import INEXACT, angle_of_default, exact_solver, senten
 from benchmarks.problems import DATA_SETS, synthetic
 from benchmarks.report import write_between_markers
 from benchmarks.timing import CLOCKS, environment, interleaved
-from slce_xp._planning.problem import FORMS, TYPICAL_PASSES
+from slce_xp._planning.problem import TYPICAL_PASSES
+from slce_xp.core._solution import FORMS
 
 # A dense form is left out if its work is so many times that of the other one, or as much as this.
 HOPELESS_RATIO, HOPELESS_WORK = 30.0, 6e11

@@ -12,9 +12,8 @@ from slce_xp._data.labels import as_labels
 from slce_xp._data.matrix import as_values, check_sizes
 from slce_xp._data.row_reader import RowReader
 from slce_xp._errors import invalid
-from slce_xp._planning.memory import Limits
 from slce_xp._planning.plan import Plan, advice_on, choose
-from slce_xp._planning.problem import BLOCKS, CLUSTER, ITEMSIZES, MEMORY, Problem
+from slce_xp._planning.problem import BLOCKS, CLUSTER, ITEMSIZES, MEMORY, Limits, Problem
 from slce_xp._planning.sizes import parse_bytes
 from slce_xp.core._groups import Groups
 

@@ -24,9 +24,8 @@ from slce_xp._make_plan import make_plan, problem_at
 from slce_xp._model import Model
 from slce_xp._planning import plan as _plan
 from slce_xp._planning import sizes
-from slce_xp._planning.memory import Limits
 from slce_xp._planning.plan import Plan
-from slce_xp._planning.problem import MEMORY, Problem
+from slce_xp._planning.problem import MEMORY, Limits, Problem
 from slce_xp._progress import Progress
 from slce_xp.core import _dense, _separation
 from slce_xp.core._moments import GroupMoments, moments_of

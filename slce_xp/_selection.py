@@ -18,7 +18,7 @@ from slce_xp._errors import invalid, naming, wrong_type
 from slce_xp._feature_path import FeaturePath, default_count, warn_of_limits
 from slce_xp._make_plan import sums_dtype
 from slce_xp._planning import sizes
-from slce_xp._planning.memory import BLOCKS_ALIVE, READ_BLOCK
+from slce_xp._planning.problem import BLOCKS_ALIVE, READ_BLOCK
 from slce_xp._progress import Progress
 from slce_xp.core import _eigen, _selection
 from slce_xp.core._problem import problem_of

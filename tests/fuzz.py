@@ -588,7 +588,7 @@ def as_if_large(problem):
     if problem.block_rows is not None:
         size = problem.block_rows * problem.X.shape[1] * problem.X.itemsize
         changes.append(
-            ("slce_xp._planning.memory", {"READ_BLOCK": size, "PANEL_BYTES": 2 * size}),
+            ("slce_xp._planning.problem", {"READ_BLOCK": size, "PANEL_BYTES": 2 * size}),
         )
         changes.append(("slce_xp._data.file_rows", {"READ_BLOCK": size}))
     with contextlib.ExitStack() as stack:

@@ -11,7 +11,7 @@ from conftest import make_backend
 
 import slce_xp
 from slce_xp._data import file_rows, row_reader
-from slce_xp._planning import memory as _memory
+from slce_xp._planning import problem as _memory
 from slce_xp.anndata import predict, slce, transform
 
 ad = pytest.importorskip("anndata")

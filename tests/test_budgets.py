@@ -24,7 +24,7 @@ import slce_xp
 from slce_xp import _backend
 from slce_xp._backend import linalg
 from slce_xp._planning import plan as _plan
-from slce_xp._planning.memory import memory_of
+from slce_xp._planning.problem import memory_of
 from slce_xp._planning.sizes import format_bytes
 
 DEVICES = [

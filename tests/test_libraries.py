@@ -211,7 +211,7 @@ class Lazy:
 
 @pytest.mark.parametrize("in_numpy", [True, False], ids=["like blosc2", "like cubed"])
 def test_array_without_dlpack_is_read_in_blocks(monkeypatch, in_numpy):
-    monkeypatch.setattr("slce_xp._planning.memory.READ_BLOCK", 7 * X.shape[1] * X.itemsize)
+    monkeypatch.setattr("slce_xp._planning.problem.READ_BLOCK", 7 * X.shape[1] * X.itemsize)
     x = Lazy(X, in_numpy)
     model = slce_xp.fit(x, CODES)
     np.testing.assert_allclose(model.eigenvalues, EIGENVALUES, rtol=1e-12)

@@ -10,9 +10,8 @@ import scipy.sparse as sp
 
 import slce_xp
 from slce_xp import _backend
-from slce_xp._planning.memory import Limits
 from slce_xp._planning.plan import choose
-from slce_xp._planning.problem import Problem
+from slce_xp._planning.problem import Limits, Problem
 from slce_xp.core._rows import MemoryRows, block_bytes
 
 

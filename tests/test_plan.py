@@ -15,10 +15,10 @@ import slce_xp
 from slce_xp import _backend
 from slce_xp._planning import plan as _plan
 from slce_xp._planning import sizes as _sizes
-from slce_xp._planning.memory import COPY_SHARE, ROOM_FACTOR, Limits, memory_of
 from slce_xp._planning.plan import LARGEST_FORMED, choose, most_rows, smaller_form
-from slce_xp._planning.problem import FORMS, Problem
+from slce_xp._planning.problem import COPY_SHARE, ROOM_FACTOR, Limits, Problem, memory_of
 from slce_xp.core._rows import block_bytes
+from slce_xp.core._solution import FORMS
 
 # samples, features, classes
 TALL = [(11_000, 256, 10), (70_000, 784, 10), (100_000, 50, 5), (50_000, 500, 5_000), (150, 4, 3)]

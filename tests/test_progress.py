@@ -9,8 +9,8 @@ import oracle
 import pytest
 
 import slce_xp
-from slce_xp._planning import memory as _memory
 from slce_xp._planning import plan as _plan
+from slce_xp._planning import problem as _memory
 from slce_xp._planning.problem import PASSES
 
 tqdm = pytest.importorskip("tqdm")

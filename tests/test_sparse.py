@@ -12,7 +12,7 @@ from conftest import make_backend
 
 import slce_xp
 from slce_xp._backend import Sparse
-from slce_xp._planning import memory as _memory
+from slce_xp._planning import problem as _memory
 from slce_xp.core import class_moments
 
 FORMS = ["scatter", "gram", "krylov"]

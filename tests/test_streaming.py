@@ -17,7 +17,7 @@ from test_budgets import limit_room
 
 import slce_xp
 from slce_xp._data import file_rows, row_reader
-from slce_xp._planning import memory as _memory
+from slce_xp._planning import problem as _memory
 from slce_xp._planning import problem as _problem
 from slce_xp.core import _centred
 
@@ -796,7 +796,7 @@ import signal, sys, threading, time, warnings
 warnings.filterwarnings("ignore", "no direction lowers the loss")
 signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell may have turned off
 import numpy as np, slce_xp
-from slce_xp._planning import memory as _memory
+from slce_xp._planning import problem as _memory
 from slce_xp._data import file_rows
 _memory.READ_BLOCK = file_rows.READ_BLOCK = 37 * 8 * 17
 X = np.load(sys.argv[1])

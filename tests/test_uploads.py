@@ -15,7 +15,7 @@ import slce_xp
 from slce_xp import _backend
 from slce_xp._backend import uploads
 from slce_xp._data import file_rows, row_reader
-from slce_xp._planning import memory as _memory
+from slce_xp._planning import problem as _memory
 
 X, y = oracle.blobs(600, 20, 4, seed=71)
 BLOCKS = 12

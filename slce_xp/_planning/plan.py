@@ -9,16 +9,19 @@ from typing import Any
 
 from slce_xp import _html
 from slce_xp._errors import invalid, naming
-from slce_xp._planning.memory import HOST_BYTES, ROOM_FACTOR, Limits, memory_of
 from slce_xp._planning.problem import (
     BLOCKS,
     CLUSTER,
     EASY_PASSES,
+    HOST_BYTES,
     ITEMSIZES,
     MEMORY,
     PASSES,
+    ROOM_FACTOR,
     TYPICAL_PASSES,
+    Limits,
     Problem,
+    memory_of,
 )
 from slce_xp._planning.sizes import format_bytes
 

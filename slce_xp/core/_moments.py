@@ -74,17 +74,17 @@ class GroupMoments:
     summed: float = 0.0
     spread: float = 0.0
 
-    @cached_property
+    @property
     def is_supervised(self) -> bool:
         """True if every sample has a label."""
         return bool(self.squares.shape[0] == 1)
 
-    @cached_property
+    @property
     def n_classes(self) -> int:
         """K."""
         return len(self.totals) - (not self.is_supervised)
 
-    @cached_property
+    @property
     def n_features(self) -> int:
         """The number of features, d."""
         return int(self.sums.shape[1])
@@ -467,9 +467,8 @@ def moments_of(
 def _probed_frame(rows: Rows, is_shifted: bool, *, must_shift: bool) -> Frame:
     """About the mean of a few rows; about zero if rows need not be shifted."""
     xp, device = rows.place
-    zero = xp.zeros(rows.d, dtype=rows.dtype, device=device)
     if not is_shifted:
-        return Frame(1.0, zero)
+        return Frame(1.0, xp.zeros(rows.d, dtype=rows.dtype, device=device))
     probe = rows.probe(PROBE_ROWS)
     centre = xp.mean(probe, axis=0)
     if rows.is_ready and not must_shift:
@@ -477,7 +476,7 @@ def _probed_frame(rows: Rows, is_shifted: bool, *, must_shift: bool) -> Frame:
         size = xp.where(size > 0.0, size, xp.ones_like(size))
         square, whole = read(xp.sum((centre / size) ** 2), xp.sum((probe / size) ** 2))
         if (NEAR + 1.0) * square < NEAR * whole / probe.shape[0]:
-            return Frame(1.0, zero, shifts_products=True)
+            return Frame(1.0, xp.zeros_like(centre), shifts_products=True)
     return Frame(1.0, centre)
 
 
