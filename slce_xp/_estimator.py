@@ -40,7 +40,8 @@ _OF_MODEL = {f"{name}_" for name in (
 )}  # fmt: skip
 # Parameters that `fit` and `partial_fit` share, and those of `fit` alone.
 _SHARED = ("backend", "device", "max_memory", "class_weight", "unlabeled", "unlabeled_weight")
-_OF_FIT = ("solver", "tol", "max_iter", "criterion", "shrinkage", "calibrate", "progress")
+_OF_FIT = ("solver", "tol", "max_iter", "criterion", "shrinkage", "missing", "calibrate",
+           "progress")  # fmt: skip
 
 
 class SLCE(
@@ -93,6 +94,8 @@ class SLCE(
         "separation": components in which pairs of classes overlap least, at most K − 1 of them.
     shrinkage : float or "auto"
         For "separation", the weight of the diagonal in the covariance within classes.
+    missing : "mean" or None
+        What NaN becomes: the mean of its column, or an error.
     calibrate : bool
         Whether `fit` finds the temperature of `predict_proba` from samples that are held out;
         batches of `partial_fit` have none.
@@ -184,6 +187,7 @@ class SLCE(
         unlabeled_weight: float = 1.0,
         criterion: str = "centroid",
         shrinkage: float | str = "auto",
+        missing: str | None = None,
         calibrate: bool = False,
         random_state: Any = 0,
         progress: bool = False,
@@ -200,13 +204,21 @@ class SLCE(
         self.unlabeled_weight = unlabeled_weight
         self.criterion = criterion
         self.shrinkage = shrinkage
+        self.missing = missing
         self.calibrate = calibrate
         self.random_state = random_state
         self.progress = progress
 
     # ------------------------------------------------------------ fit
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> SLCE:
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        groups: Any = None,
+        batch: Any = None,
+    ) -> SLCE:
         """Fit to labelled samples.
 
         Parameters
@@ -219,6 +231,8 @@ class SLCE(
         groups : array, shape (n,), optional
             With `calibrate`: the subject, or the like, of each sample; its samples are held out
             together.
+        batch : array, shape (n,), optional
+            The batch of each sample, whose effect is removed; other methods then need it, too.
 
         Returns
         -------
@@ -241,6 +255,7 @@ class SLCE(
             random_state=seed_of(self.random_state),
             sample_weight=sample_weight,
             groups=groups,
+            batch=batch,
             **self._options(*_SHARED, *_OF_FIT),
         )
         if self.backend is not None:
@@ -287,6 +302,12 @@ class SLCE(
         >>> slce.n_samples_seen_, slce.transform(X).shape
         (150, (150, 1))
         """
+        if self.missing is not None:
+            raise invalid(
+                "missing",
+                "missing must be None for partial_fit: means of columns are known only after the "
+                f"last batch; got {self.missing!r}. Fill X yourself, or fit all samples at once",
+            )
         before: Statistics | None = self.__dict__.get("statistics_")
         X = checked(self, X, reset=before is None, ensure_all_finite=False)
         if classes is None and before is not None and before.are_all:
@@ -379,7 +400,30 @@ class SLCE(
 
     # ------------------------------------------------------------ embedding
 
-    def transform(self, X: Any) -> Array:
+    def fit_transform(self, X: Any, y: Any = None, batch: Any = None, **fit_params: Any) -> Array:
+        """Fit to labelled samples, and embed them.
+
+        Parameters
+        ----------
+        X, y, batch, **fit_params
+            As for `fit`.
+
+        Returns
+        -------
+        array, shape (n, k)
+
+        Examples
+        --------
+        >>> from slce_xp import SLCE
+        >>> X, y = [[0.0], [1.0], [5.0], [6.0]], [0, 0, 1, 1]
+        >>> SLCE().fit_transform(X, y).shape
+        (4, 1)
+        """
+        if batch is None:
+            return super().fit_transform(X, y, **fit_params)
+        return self.fit(X, y, batch=batch, **fit_params).transform(X, batch=batch)
+
+    def transform(self, X: Any, batch: Any = None) -> Array:
         r"""Embed samples.
 
         .. math:: Z = (X - 1 m^T)\, A , \qquad A = \text{components}^T , \; m = \text{mean}
@@ -389,6 +433,8 @@ class SLCE(
         X : array, sparse matrix, list of rows or data frame, shape (n, d)
             In the library and on the device of the fit. NumPy arrays must be finite; on other
             libraries NaN is propagated, because a check would synchronize the device.
+        batch : array, shape (n,), optional
+            The batch of each sample, if the fit had batches.
 
         Returns
         -------
@@ -403,7 +449,7 @@ class SLCE(
                [1.]])
         """
         X = self._given(X, "transform")
-        return self.model_.transform(X)
+        return self.model_.transform(X, batch=batch)
 
     def inverse_transform(self, X: Any) -> Array:
         r"""Map embedded samples back to input coordinates.
@@ -441,7 +487,7 @@ class SLCE(
 
     # ------------------------------------------------------------ classes
 
-    def predict(self, X: Any) -> Array:
+    def predict(self, X: Any, batch: Any = None) -> Array:
         """Classify samples: the most probable class.
 
         For ``criterion="centroid"``, that of the nearest centroid in the embedding, unless
@@ -451,6 +497,8 @@ class SLCE(
         ----------
         X : array, sparse matrix, list of rows or data frame, shape (n, d)
             In the library and on the device of the fit.
+        batch : array, shape (n,), optional
+            The batch of each sample, if the fit had batches.
 
         Returns
         -------
@@ -466,14 +514,14 @@ class SLCE(
         ['low', 'high']
         """
         X = self._given(X, "predict")
-        predicted = self.model_.predict(X)
+        predicted = self.model_.predict(X, batch)
         if predicted.dtype.kind not in "biuf" or not _backend.is_array(X):
             return predicted
         moved = _backend.from_host(predicted, _backend.place_of(X))
         # JAX has no 64-bit numbers by default: labels that it would change stay on the host.
         return moved if np.array_equal(_backend.to_host(moved), predicted) else predicted
 
-    def predict_proba(self, X: Any) -> Array:
+    def predict_proba(self, X: Any, batch: Any = None) -> Array:
         """The probability of each class, if classes are Gaussians of one spread in the embedding.
 
         See `slce_xp.Model.predict_proba`.
@@ -482,6 +530,8 @@ class SLCE(
         ----------
         X : array, sparse matrix, list of rows or data frame, shape (n, d)
             In the library and on the device of the fit.
+        batch : array, shape (n,), optional
+            The batch of each sample, if the fit had batches.
 
         Returns
         -------
@@ -497,9 +547,9 @@ class SLCE(
         array([[1., 0., 0.]])
         """
         X = self._given(X, "predict_proba")
-        return self.model_.predict_proba(X)
+        return self.model_.predict_proba(X, batch)
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+    def score(self, X: Any, y: Any, sample_weight: Any = None, batch: Any = None) -> float:
         """The share of samples that `predict` classifies rightly.
 
         Parameters
@@ -509,6 +559,8 @@ class SLCE(
             The true labels.
         sample_weight : array, shape (n,), optional
             The weight of each sample.
+        batch : array, shape (n,), optional
+            The batch of each sample, if the fit had batches.
 
         Returns
         -------
@@ -523,13 +575,14 @@ class SLCE(
         """
         y, predicted, sample_weight = (
             _backend.to_host(values) if _backend.is_array(values) else values
-            for values in (one_column(y), self.predict(X), sample_weight)
+            for values in (one_column(y), self.predict(X, batch), sample_weight)
         )
         return float(accuracy_score(y, predicted, sample_weight=sample_weight))
 
     def _given(self, X: Any, method: str) -> Any:
         check_is_fitted(self)
-        X = checked(self, X, reset=False, ensure_all_finite=True)
+        finite = True if self.missing is None else "allow-nan"
+        X = checked(self, X, reset=False, ensure_all_finite=finite)
         self._check_same_place(X, method)
         return X
 
@@ -608,12 +661,13 @@ class SLCE(
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
         tags.input_tags.sparse = True
+        tags.input_tags.allow_nan = self.missing is not None
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         tags.array_api_support = True
         return tags
 
 
-def checked(estimator: Any, X: Any, *, reset: bool, ensure_all_finite: bool) -> Any:
+def checked(estimator: Any, X: Any, *, reset: bool, ensure_all_finite: bool | str) -> Any:
     """Return `X` for a fit or a model, after scikit-learn's checks of names, numbers and shape."""
     matrix.refuse_unreadable(X)
     check_not_masked(X, "X")  # scikit-learn would drop the mask

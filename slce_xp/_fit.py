@@ -15,6 +15,7 @@ from slce_xp._backend import Place
 from slce_xp._calibration import calibrated
 from slce_xp._data import matrix as _matrix
 from slce_xp._data.labels import BatchCodes, Labels, as_batch, as_labels, check_batches
+from slce_xp._data.missing import fill_with_means
 from slce_xp._data.open import open_rows
 from slce_xp._folds import as_group_codes
 from slce_xp._make_model import make_model, make_separating_model, with_batches
@@ -54,6 +55,7 @@ def fit(
     criterion: str = "centroid",
     shrinkage: float | str = "auto",
     batch: Any = None,
+    missing: str | None = None,
     calibrate: bool = False,
     groups: Any = None,
     progress: bool = False,
@@ -149,6 +151,10 @@ def fit(
         batch share is estimated together with the class means, by least squares of
         :math:`x_i = \alpha_{j(i)} + \beta_{b(i)} + \varepsilon_i`, and removed; `Model.transform`
         then needs the batch, too. Batches must have classes in common. All samples need a label.
+    missing : "mean", optional
+        What missing values, NaN, become: the mean of the column, in the fit and in all that the
+        model does. By default they are an error. The share is `Model.filled`; above 5 % there is a
+        warning. Not for sparse matrices and Dask arrays.
     calibrate : bool
         Whether to find the `Model.temperature` of `Model.predict_proba`, from samples that are held
         out in three folds: probabilities are too extreme without it if classes are not Gaussian.
@@ -212,6 +218,7 @@ def fit(
         raise _errors.invalid(
             "groups", "groups must come with calibrate=True, which holds them out. Leave them out"
         )
+    fills = _parameters.as_missing(missing) is not None
     separates = _parameters.as_criterion(criterion) == "separation"
     weight_of_diagonal = _parameters.as_shrinkage(shrinkage)
     matrix = _matrix.as_values(X)
@@ -221,7 +228,7 @@ def fit(
     units = None if groups is None else as_group_codes(groups, n)
     n_classes = len(labels.classes)
     groups, kept = labels.counted()
-    asked = {"solver": solver, "batch": batch}
+    asked = {"solver": solver, "batch": batch, "missing": missing}
     batches = None
     if batch is not None:
         batches, batch = _batches(groups, kept, labels, as_batch(batch, n))
@@ -249,6 +256,7 @@ def fit(
         if plan.where == MEMORY:
             matrix = _backend.move(matrix, place)
         rows = open_planned(matrix, place, plan, bar, kept)
+        filled = fill_with_means(rows, groups.weights) if fills else None
         problem = problem_of(rows, groups, plan.form, batches, powers=separates)
         if separates:
             share = _parameters.as_share(n_components)
@@ -272,6 +280,8 @@ def fit(
             _warnings.warn_if_unconverged(solution, request)
         if batches is not None:
             model = with_batches(model, problem, batch)
+        if filled is not None:
+            model = replace(model, filled=filled)
         bar.done()
     if not calibrate:
         return model

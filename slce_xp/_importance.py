@@ -131,7 +131,12 @@ def _reduced(X: Any, d: int, options: dict[str, Any]) -> tuple[Any, Callable[[Ar
     matrix = _matrix.as_values(X)
     place = _parameters.find_place(matrix, options.get("backend"), options.get("device"))
     n = matrix.shape[0]
-    if d <= n or isinstance(matrix, RowReader) or _backend.is_dask(matrix):
+    if (
+        d <= n
+        or options.get("missing")
+        or isinstance(matrix, RowReader)
+        or _backend.is_dask(matrix)
+    ):
         return X, lambda components: components
     matrix = _backend.move(matrix, place)
     if isinstance(matrix, Sparse) and not matrix.has_columns:

@@ -110,6 +110,9 @@ class Model:
     separation : float or None
         The probability that a sample of one of two classes is distinguished from the other class: a
         mean over pairs of classes by their shares, if classes are Gaussians with the covariance N.
+    filled : float or None
+        The share of X that was missing, if the fit filled it with the means of columns; missing
+        values are filled in `transform` and `predict`, too.
     batches : numpy.ndarray, shape (B,), or None
         The labels of the batches whose effects were removed, sorted.
     batch_shifts : array, shape (B, k), or None
@@ -163,6 +166,7 @@ class Model:
     log_odds: Array | None = None
     temperature: float | None = None
     _spread: float | None = None  # see `spread`
+    filled: float | None = None
     batches: np.ndarray | None = None
     batch_shifts: Array | None = None
     _gap: Plane | float | None = None  # see `separation_gap`
@@ -321,6 +325,7 @@ class Model:
         """
         self._check_names(X)
         source = self._source(X, self.n_features, "X")
+        source.fill = None if self.filled is None else self.mean
         shifted = self._shifts_of(batch, source.n)
         with _backend.computing(self._place):
             axes, _ = self._axes(self._place.xp, source.dtype)
@@ -597,7 +602,9 @@ class Model:
         """Return the function that embeds rows of X of a dtype."""
         xp, _ = self._place
         axes, mean = self._axes(xp, dtype)
-        return partial(_embed_sparse if is_sparse else _embed_any, axes, mean)
+        if is_sparse:
+            return partial(_embed_sparse, axes, mean)
+        return partial(_embed_any, axes, mean, self.filled is not None)
 
     def _axes(self, xp: Any, dtype: Any) -> tuple[Array, Array]:
         """What samples are multiplied by, shape (d, k), and the mean, in a dtype."""
@@ -607,7 +614,7 @@ class Model:
         return xp.astype(axes, dtype, copy=False), xp.astype(self.mean, dtype, copy=False)
 
     def _embedded(self, xp: Any, rows: Array) -> Array:
-        return _embed(*self._axes(xp, rows.dtype), rows)
+        return _embed(*self._axes(xp, rows.dtype), self.filled is not None, rows)
 
     def _restored(self, xp: Any, rows: Array) -> Array:
         """Rows of an embedding in input coordinates."""
@@ -1044,14 +1051,18 @@ def contents_of(model: Model) -> dict[str, np.ndarray]:
     return {"header": _files.header(facts), **arrays}
 
 
-def _embed(axes: Array, mean: Array, rows: Array) -> Array:
+def _embed(axes: Array, mean: Array, fills: bool, rows: Array) -> Array:
     # Centred first: X·Aᵀ − mean·Aᵀ would lose digits far from the origin.
-    return (rows - mean) @ axes
+    rows = rows - mean
+    if fills:
+        xp = _backend.namespace_of(rows)
+        rows = xp.where(xp.isnan(rows), xp.zeros_like(rows), rows)
+    return rows @ axes
 
 
-def _embed_any(axes: Array, mean: Array, rows: Array) -> Array:
+def _embed_any(axes: Array, mean: Array, fills: bool, rows: Array) -> Array:
     rows = _backend.namespace_of(mean).astype(rows, mean.dtype, copy=False)
-    return _embed(axes, mean, rows)
+    return _embed(axes, mean, fills, rows)
 
 
 def _embed_sparse(axes: Array, mean: Array, rows: Sparse) -> Array:

@@ -121,6 +121,13 @@ def as_number(
     return number
 
 
+def as_missing(missing: Any) -> str | None:
+    """Return what missing values become: None, an error, or "mean"."""
+    if missing is not None and not (isinstance(missing, str) and missing == "mean"):
+        raise invalid("missing", f"missing must be None or 'mean'; got {missing!r}")
+    return missing
+
+
 def as_tolerance(tol: Any) -> float:
     """Return the backward error at which an iteration stops, relative to T."""
     rule = "tol must be a number between 0 and 1, the residual relative to the scatter of X"

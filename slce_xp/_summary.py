@@ -23,6 +23,7 @@ def summary(model: Any) -> str:
             + (f", {model.n_unlabeled} without a label" if model.n_unlabeled else ""),
             f"  solved by    {model.solver} form{_effort(model)}, {place}, "
             f"{_backend.dtype_name(model.mean.dtype)}",
+            *_changes(model),
             f"  eigenvalues  {_listed(f'{v:.4g}' for v in eigenvalues)}",
             *(_separation(model) if model.criterion == "separation" else _loss(model, eigenvalues)),
             *_calibration(model),
@@ -34,6 +35,16 @@ def _calibration(model: Any) -> list[str]:
     if model.temperature is None:
         return []
     return [f"  probability  calibrated out of fold, temperature {model.temperature:.3g}"]
+
+
+def _changes(model: Any) -> list[str]:
+    """What was done to X before the fit."""
+    lines = []
+    if model.batches is not None:
+        lines.append(f"  batches      effects of {len(model.batches)} removed")
+    if model.filled is not None:
+        lines.append(f"  missing      {100 * model.filled:.2g} % of X, filled with column means")
+    return lines
 
 
 def _loss(model: Any, eigenvalues: np.ndarray) -> list[str]:

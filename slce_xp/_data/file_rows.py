@@ -77,7 +77,7 @@ class FileRows(BlockRows):
 
     def _put(self, rows: Array) -> Array:
         """Sparse rows in the dtype to compute in, dense ones as they are."""
-        return rows.astype(self.dtype) if isinstance(rows, Sparse) else rows
+        return rows.astype(self.dtype) if isinstance(rows, Sparse) else self.filled(rows)
 
     def row_blocks(self, made: int) -> Iterator[slice]:
         """Slices of rows as they are read, whatever a term allocates."""

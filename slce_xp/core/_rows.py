@@ -81,6 +81,14 @@ class Rows(ABC):
         self.row_numbers = row_numbers
         self.itemsize = _backend.itemsize(dtype)
         self.block_bytes = block_bytes(self.n, self.d, self.itemsize)
+        self.fill: Array | None = None
+
+    def filled(self, block: Array, columns: slice = slice(None)) -> Array:
+        """A dense block with the numbers of `fill`, shape (d,), for missing ones, if it is set."""
+        if self.fill is None:
+            return block
+        xp = self.place.xp
+        return xp.where(xp.isnan(block), xp.astype(self.fill[columns], block.dtype), block)
 
     @abstractmethod
     def sum(self, term: Term, made: int, *per_sample: Array | None) -> tuple[Array, ...]:
@@ -236,7 +244,7 @@ class MemoryRows(BlockRows):
             x = self.place.xp.take(x, self._kept[index], axis=0)
         elif not is_all:
             x = x[index, :]
-        return x
+        return self.filled(x)
 
     def row_blocks(self, made: int) -> Iterator[slice]:
         """Slices of rows, of which a term makes the only copies."""
@@ -263,7 +271,7 @@ class MemoryRows(BlockRows):
         read = self._x.column_reader(self.dtype) if self.is_sparse else self._dense_columns
         blocks = list(even_slices(self.d, self.block_length(made + self.n * self._is_converted)))
         for count, block in enumerate(blocks, 1):
-            yield block, read(block)
+            yield block, self.filled(read(block), block)
             done = [self.n * i // len(blocks) for i in (count - 1, count)]
             self.progress.read(done[1] - done[0], count, len(blocks))
 
@@ -309,9 +317,9 @@ class MemoryRows(BlockRows):
         xp = self.place.xp
         if self.is_sparse:
             return self._x.take(np.arange(0, self.n, step)).astype(self.dtype).dense()
-        if self._kept is not None:
-            return xp.astype(xp.take(self._x, self._kept[::step], axis=0), self.dtype)
-        return xp.astype(self._x[::step, :], self.dtype, copy=False)
+        kept = self._kept
+        chosen = self._x[::step, :] if kept is None else xp.take(self._x, kept[::step], axis=0)
+        return xp.astype(self.filled(chosen), self.dtype, copy=False)
 
 
 open_array = MemoryRows
