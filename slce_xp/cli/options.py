@@ -74,92 +74,75 @@ def size(text: str) -> int | None:
 
 _FILE = {"type": Path, "metavar": "FILE"}
 _TABLE_FILE, _IMAGE_FILE = "(.csv, .tsv, .parquet)", "(.png, .svg, .pdf)"
-_OPTIONS: dict[str, tuple[str, dict[str, Any]]] = {
-    "table": ("samples in rows; see below", {"type": Path, "metavar": "TABLE"}),
-    "model": ("a file that fit --model wrote", {"type": Path, "metavar": "MODEL"}),
-    "--label": ("the column with the class of each sample", {"metavar": "COLUMN"}),
-    "--components": (
-        "how many components; 'positive' for those that lower the loss; a fraction such as 0.9 "
-        "for the fewest that reach this share of what all can do (default: number of classes - 1)",
-        {"type": components, "metavar": "K"}),
-    "--criterion": (
+_FLAG, _COLUMN = {"action": "store_true"}, {"metavar": "COLUMN"}
+_OPTIONS: dict[str, tuple[dict[str, Any], str]] = {
+    "table": ({"type": Path, "metavar": "TABLE"}, "samples in rows; see below"),
+    "model": ({"type": Path, "metavar": "MODEL"}, "a file that fit --model wrote"),
+    "--label": (_COLUMN, "the column with the class of each sample"),
+    "--components": ({"type": components, "metavar": "K"}, "how many components; 'positive' for "
+        "those that lower the loss; a fraction such as 0.9 for the fewest that reach this share "
+        "of what all can do (default: number of classes - 1)"),
+    "--criterion": ({"default": "centroid", "choices": ["centroid", "separation"]},
         "what components optimise: the reconstruction of centroids, or the separation of pairs of "
-        "classes (%(default)s)",
-        {"default": "centroid", "choices": ["centroid", "separation"]}),
-    "--id": ("the column that names the samples", {"metavar": "COLUMN"}),
-    "--groups": (
-        "the column with the subject of each sample, or whatever several samples were taken of: "
-        "they are held out together",
-        {"metavar": "COLUMN"}),
-    "--batch": (
-        "the column with the batch of each sample, such as its plate: what the samples of a batch "
-        "share is removed",
-        {"metavar": "COLUMN"}),
-    "--strata": ("permute labels within each value of this column only", {"metavar": "COLUMN"}),
-    "--permutations": (
-        "how many (%(default)s)", {"type": integer(1), "default": 999, "metavar": "N"}),
-    "--pairs": ("test each pair of classes, too", {"action": "store_true"}),
-    "--by-component": ("test each component, too", {"action": "store_true"}),
-    "--metadata": (
-        "another table with columns such as --label, joined by the names of samples", _FILE),
-    "--drop": (
-        "columns to leave out, separated by commas, or patterns such as 'batch*'; may be repeated",
-        {"action": "append", "default": [], "metavar": "COLS"}),
-    "--features": (
-        "the only columns to use, as for --drop (default: all of numbers)",
-        {"action": "append", "default": [], "metavar": "COLS"}),
-    "--scale": (
-        "divide each column by its standard deviation: for features in different units",
-        {"action": "store_true"}),
-    "--missing": (
-        "fill missing values with the mean of their column, that of the fit in a new table",
-        {"choices": ["mean"]}),
-    "--unlabeled": (
+        "classes (%(default)s)"),
+    "--id": (_COLUMN, "the column that names the samples"),
+    "--groups": (_COLUMN, "the column with the subject of each sample, or whatever several "
+        "samples were taken of: they are held out together"),
+    "--batch": (_COLUMN, "the column with the batch of each sample, such as its plate: what the "
+        "samples of a batch share is removed"),
+    "--strata": (_COLUMN, "permute labels within each value of this column only"),
+    "--permutations": ({"type": integer(1), "default": 999, "metavar": "N"},
+        "how many (%(default)s)"),
+    "--pairs": (_FLAG, "test each pair of classes, too"),
+    "--by-component": (_FLAG, "test each component, too"),
+    "--metadata": (_FILE, "another table with columns such as --label, joined by the names of "
+        "samples"),
+    "--drop": ({"action": "append", "default": [], "metavar": "COLS"},
+        "columns to leave out, separated by commas, or patterns such as 'batch*'; may be repeated"),
+    "--features": ({"action": "append", "default": [], "metavar": "COLS"},
+        "the only columns to use, as for --drop (default: all of numbers)"),
+    "--scale": (_FLAG, "divide each column by its standard deviation: for features in different "
+        "units"),
+    "--missing": ({"choices": ["mean"]}, "fill missing values with the mean of their column, "
+        "that of the fit in a new table"),
+    "--unlabeled": ({"choices": ["drop", "use"], "default": "drop"},
         "samples without a label: drop them, or add their own reconstruction to the loss, as in "
-        "PCA (%(default)s)",
-        {"choices": ["drop", "use"], "default": "drop"}),
-    "--transpose": (
-        "samples are columns, and the first column names the features", {"action": "store_true"}),
-    "--na": (
-        "what stands for a missing value besides NA, NaN, null and the like, such as --na=-,.,ND",
-        {"type": words, "default": (), "metavar": "WORDS"}),
-    "--decimal": (
-        "the decimal separator of text; the other one groups thousands (default: found out)",
-        {"choices": [".", ","]}),
-    "--data": ("which matrix, layer or sheet of a file with several", {"metavar": "NAME"}),
-    "--model": ("the model (.npz), for transform, predict and inspect", _FILE),
-    "--embedding": ("a row for each sample (.csv, .tsv, .parquet, .npy)", _FILE),
-    "--plot": (f"a plot of the embedding {_IMAGE_FILE}, or .html to hover over samples", _FILE),
-    "--plot-components": (
-        "which components to plot, from 1; three give 3-D (default: the first two; all of three in "
-        "an .html page)",
-        {"type": plotted, "metavar": "I,J"}),
-    "--loadings": (f"the weight of each feature in each component {_TABLE_FILE}", _FILE),
-    "--output": (f"a row for each sample {_TABLE_FILE}", _FILE),
-    "--top": (
-        "features to print for each component (%(default)s)",
-        {"type": integer(0), "default": 5, "metavar": "N"}),
-    "--folds": (
-        "folds of the cross-validation; 0: none (%(default)s)",
-        {"type": folds, "default": 10, "metavar": "N"}),
-    "--force": ("replace files that exist", {"action": "store_true"}),
-    "--backend": (
-        "the array library that computes (default: numpy)",
-        {"choices": ["numpy", "cupy", "torch", "jax", "dpnp"]}),
-    "--device": ("a device of the backend, such as cuda:1", {}),
-    "--max-memory": (
-        "memory limit of a fit in addition to the data, such as 2GB",
-        {"type": size, "metavar": "SIZE"}),
-    "--methods": ("which; see below (default: all)", {"type": words, "metavar": "NAME,..."}),
-    "--resamples": (
-        "resamples for the frequencies and the stability; 0: none (%(default)s)",
-        {"type": integer(0), "default": 50, "metavar": "N"}),
-    "--samples": ("rows", {"type": integer(0), "required": True, "metavar": "N"}),
-    "--classes": ("of the rows", {"type": integer(0), "required": True, "metavar": "K"}),
-    "--dtype": ("(%(default)s)", {"default": "float64", "choices": ["float32", "float64"]}),
-    "--machine-memory": (
-        "memory of a machine: recommends memory, blocks of a file, or a cluster",
-        {"type": size, "metavar": "SIZE"}),
+        "PCA (%(default)s)"),
+    "--transpose": (_FLAG, "samples are columns, and the first column names the features"),
+    "--na": ({"type": words, "default": (), "metavar": "WORDS"},
+        "what stands for a missing value besides NA, NaN, null and the like, such as --na=-,.,ND"),
+    "--decimal": ({"choices": [".", ","]}, "the decimal separator of text; the other one groups "
+        "thousands (default: found out)"),
+    "--data": ({"metavar": "NAME"}, "which matrix, layer or sheet of a file with several"),
+    "--model": (_FILE, "the model (.npz), for transform, predict and inspect"),
+    "--embedding": (_FILE, "a row for each sample (.csv, .tsv, .parquet, .npy)"),
+    "--plot": (_FILE, f"a plot of the embedding {_IMAGE_FILE}, or .html to hover over samples"),
+    "--plot-components": ({"type": plotted, "metavar": "I,J"},
+        "which components to plot, from 1; three give 3-D (default: the first two; all of three "
+        "in an .html page)"),
+    "--loadings": (_FILE, f"the weight of each feature in each component {_TABLE_FILE}"),
+    "--output": (_FILE, f"a row for each sample {_TABLE_FILE}"),
+    "--top": ({"type": integer(0), "default": 5, "metavar": "N"},
+        "features to print for each component (%(default)s)"),
+    "--folds": ({"type": folds, "default": 10, "metavar": "N"},
+        "folds of the cross-validation; 0: none (%(default)s)"),
+    "--force": (_FLAG, "replace files that exist"),
+    "--backend": ({"choices": ["numpy", "cupy", "torch", "jax", "dpnp"]},
+        "the array library that computes (default: numpy)"),
+    "--device": ({}, "a device of the backend, such as cuda:1"),
+    "--max-memory": ({"type": size, "metavar": "SIZE"}, "memory limit of a fit in addition to "
+        "the data, such as 2GB"),
+    "--methods": ({"type": words, "metavar": "NAME,..."}, "which; see below (default: all)"),
+    "--resamples": ({"type": integer(0), "default": 50, "metavar": "N"},
+        "resamples for the frequencies and the stability; 0: none (%(default)s)"),
+    "--samples": ({"type": integer(0), "required": True, "metavar": "N"},
+        "rows"),
+    "--classes": ({"type": integer(0), "required": True, "metavar": "K"},
+        "of the rows"),
+    "--dtype": ({"default": "float64", "choices": ["float32", "float64"]},
+        "(%(default)s)"),
+    "--machine-memory": ({"type": size, "metavar": "SIZE"}, "memory of a machine: recommends "
+        "memory, blocks of a file, or a cluster"),
 }  # fmt: skip
 
 # ---------------------------------------------------------------- commands
@@ -314,7 +297,7 @@ def _add(commands: Any, name: str, command: _Command) -> None:
     for title, options in command.options.items():
         group = parser.add_argument_group(title) if title else parser
         for option in options.split():
-            text, facts = _OPTIONS[option]
+            facts, text = _OPTIONS[option]
             flags = ("-o", option) if option == "--output" else (option,)
             group.add_argument(*flags, **({"help": text} | facts | command.own.get(option, {})))
 
