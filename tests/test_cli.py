@@ -624,7 +624,7 @@ def test_transform_finds_columns_by_name(fitted, wine, tmp_path):
     text = works(
         tmp_path, "transform", fitted.model, "other.tsv", "-o", "Z.parquet", "--id", "bottle"
     )
-    assert "ignored: 'cultivar', 'more' (no features of the model)" in text
+    assert "89 samples of 13 features → 2 components" in text
     found = pandas.read_parquet(tmp_path / "Z.parquet")
     first = pandas.read_csv(fitted.folder / "wine_slce.csv").drop(columns="cultivar")
     pandas.testing.assert_frame_equal(found, first)

@@ -14,7 +14,7 @@ from slce_xp import _parameters
 from slce_xp._data import columns
 from slce_xp.cli import checks, evaluating, evidence, info, outputs
 from slce_xp.cli.inputs import has_bar, load_model, read_to_apply, read_to_fit, step
-from slce_xp.cli.tables import Table, TableError, is_known, plural, some
+from slce_xp.cli.tables import Table, TableError, is_known, plural
 
 MOST_SHOWN = 12  # classes, and components, that are printed
 LONG_FIT = 10**8  # entries of X from which on a progress bar is shown
@@ -133,8 +133,6 @@ def _embedded(
             f"{wrong[0] + 1}, hold values that are infinite or missing; correct them, or fill "
             "missing ones: --missing mean"
         )
-    if table.ignored:
-        print(f"ignored: {some(table.ignored)} (no features of the model)")
     return table, model, X, Z
 
 

@@ -253,8 +253,6 @@ def _distinct(names: Sequence[str], path: Path) -> list[str]:
         found.append(f"{name}.{count[name]}" if count[name] else name)
         count[name] += 1
     twice = [name for name in count if count[name] > 1]
-    if len({*found}) < len(found):
-        raise TableError(f"{path} has columns of one name, {tables.some(twice)}; rename them")
     if twice:
         tables.note(f"{path}: {tables.some(twice)} appear again, and are named {twice[0]}.1, …")
     return found

@@ -23,11 +23,12 @@ _MATRICES = {
     ".h5": arrays.read_hdf5, ".hdf5": arrays.read_hdf5,
 }  # fmt: skip
 _PACKED = (".csv", ".tsv", ".txt")
+Wanted = np.ndarray | None  # the features of a model
 MOST_ABSENT = 0.2  # share of a model's features that a table may lack, as in slce_xp.anndata
 _WITH_SEVERAL = (".xlsx", ".npz", ".h5ad", ".h5", ".hdf5")
 
 
-def read_table(arguments: Namespace, features: np.ndarray | None = None) -> Table:
+def read_table(arguments: Namespace, features: Wanted = None) -> Table:
     """Read the table of a call; `features` are those of a model, in its order."""
     path = arguments.table
     kind = _check_file(path, arguments)
@@ -235,18 +236,13 @@ def _key(more: Any, names: list[str], own: Any, arguments: Namespace) -> tuple[s
 # ---------------------------------------------------------------- features
 
 
-def _of_matrix(
-    matrix: Matrix, table: Table, arguments: Namespace, features: np.ndarray | None
-) -> Table:
+def _of_matrix(matrix: Matrix, table: Table, arguments: Namespace, features: Wanted) -> Table:
     """Return the table of a matrix, with those of its columns that are features."""
     path, names = arguments.table, matrix.names
     if names is None:
         if arguments.drop or arguments.features:
             raise TableError(f"{path} has no names of columns, so --drop cannot be used")
         return table
-    if len({*names}) < len(names):
-        twice = [name for name, count in Counter(names).items() if count > 1]
-        raise TableError(f"{path} has columns of one name, {tables.some(twice)}; rename them")
     free = names
     if matrix.marked is not None and features is None and not arguments.features:
         free = [name for name in names if name in matrix.marked]
@@ -254,62 +250,67 @@ def _of_matrix(
             f"{path}: {len(free)} of {len(names)} genes, those that are highly variable, are used, "
             "as by scanpy; --features '*' uses all"
         )
-    kept, ignored = _features(free, arguments, features)
+    kept = _features(free, arguments, features)
     X = matrix.X
     if kept != names:
         position = {name: i for i, name in enumerate(names)}
         X = columns.only(X, np.array([position[name] for name in kept], dtype=np.int64))
-    return Table(X, np.array(kept, dtype=np.str_), table.ids, table.columns, ignored)
+    return Table(X, np.array(kept, dtype=np.str_), table.ids, table.columns)
 
 
-def _of_frame(
-    matrix: Matrix, table: Table, arguments: Namespace, features: np.ndarray | None
-) -> Table:
+def _of_frame(matrix: Matrix, table: Table, arguments: Namespace, features: Wanted) -> Table:
     """Return the table of a frame, with its columns of numbers that have no other role."""
-    frame, roles = matrix.columns, tables.roles_of(arguments).values()
+    frame, roles, ids = matrix.columns, tables.roles_of(arguments).values(), table.ids
     text = [name for name in numbers.text_columns(frame) if name not in roles]
-    spoilt = [name for name in text if numbers.are_mostly_numbers(frame[name])]
-    ids, free = table.ids, [str(name) for name in frame if name not in roles]
-    unique = [name for name in text if name not in spoilt and frame[name].is_unique]
+    words = {name for name in text if not numbers.are_mostly_numbers(frame[name])}
+    free = [str(name) for name in frame if name not in roles]
+    unique = [name for name in text if name in words and frame[name].is_unique]
     if ids is None and unique:
         ids = tables.as_text(values_of(frame[unique[0]]))
         free.remove(unique[0])
         tables.note(f"{arguments.table}: {unique[0]!r} names the samples, for each has its own")
-    kept, ignored = _features(free, arguments, features)
+    kept = _features(free, arguments, features)
     if features is None:
-        kept = _without_text(kept, {*text} - {*spoilt}, arguments)
+        words |= set(frame.columns[frame.isna().all()]) if frame.isna().any(axis=None) else set()
+        kept = _without(words, kept, arguments)
     numbers.refuse_words(frame, [name for name in text if name in set(kept)], arguments)
-    frame = frame[kept] if len(kept) < frame.shape[1] else frame
-    single = all(str(kind).lower() == "float32" for kind in frame.dtypes)
-    X = frame.to_numpy(dtype=np.float32 if single else np.float64, na_value=np.nan)
-    empty = np.isnan(X).all(axis=0)
-    if features is None and empty.any():
-        gone = tables.some(np.array(kept)[empty])
-        tables.note(f"{arguments.table}: {gone} left out, for they are empty")
-        X, kept = X[:, ~empty], np.array(kept)[~empty]
     names = np.array(kept, dtype=np.str_)
-    return Table(np.ascontiguousarray(X), names, ids, table.columns, ignored)
+    return Table(_values(frame, kept), names, ids, table.columns)
 
 
-def _without_text(names: list[str], text: set[str], arguments: Namespace) -> list[str]:
-    """Return the names without columns of text, which are reported."""
-    gone = [name for name in names if name in text]
+def _values(frame: Any, names: list[str]) -> np.ndarray:
+    """Return columns of a frame as a matrix."""
+    frame = frame[names] if len(names) < frame.shape[1] else frame
+    single = {str(kind).lower() for kind in frame.dtypes} == {"float32"}
+    dtype = np.float32 if single else np.float64
+    return np.ascontiguousarray(frame.to_numpy(dtype=dtype, na_value=np.nan))
+
+
+def _without(words: set[str], names: list[str], arguments: Namespace) -> list[str]:
+    """Return the names without columns of words or of nothing, which are reported."""
+    gone = [name for name in names if name in words]
     if gone:
-        tables.note(f"{arguments.table}: {tables.some(gone)} left out, for text is not a feature")
-    return [name for name in names if name not in text]
+        what = "for a feature is a number, not text or nothing"
+        tables.note(f"{arguments.table}: {tables.some(gone)} left out, {what}")
+    return [name for name in names if name not in words]
 
 
-def _features(
-    names: list[str], arguments: Namespace, features: np.ndarray | None
-) -> tuple[list[str], tuple[str, ...]]:
-    """Return the names of the features, all, those chosen or a model's, and of columns not used."""
+def _features(names: list[str], arguments: Namespace, features: Wanted) -> list[str]:
+    """Return the names of the features: all, those chosen, or those of a model, in its order."""
     path = arguments.table
-    if features is None:
-        dropped = tables.matching(arguments.drop, names, "--drop", path)
-        names = [name for name in names if name not in dropped]
-        chosen = tables.matching(arguments.features, names, "--features", path)
-        return [name for name in names if name in chosen] if chosen else names, ()
-    wanted, there = [str(name) for name in features], set(names)
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if twice:
+        raise TableError(f"{path} has columns of one name, {tables.some(twice)}; rename them")
+    if features is not None:
+        return _features_of_model(names, arguments, features)
+    dropped = tables.matching(arguments.drop, names, "--drop", path)
+    names = [name for name in names if name not in dropped]
+    chosen = tables.matching(arguments.features, names, "--features", path)
+    return [name for name in names if name in chosen] if chosen else names
+
+
+def _features_of_model(names: list[str], arguments: Namespace, features: np.ndarray) -> list[str]:
+    path, there, wanted = arguments.table, set(names), [str(name) for name in features]
     absent = [name for name in wanted if name not in there]
     for role, name in tables.roles_of(arguments).items():
         if name in absent:
@@ -320,6 +321,4 @@ def _features(
             f"{path} must have at least {1 - MOST_ABSENT:.0%} of the {len(wanted)} columns of the "
             f"model, and lacks {len(absent)}: {tables.some(absent)}; {hint}"
         )
-    used = set(wanted)
-    ignored = tuple(name for name in names if name not in used)
-    return [name for name in wanted if name in there], ignored
+    return [name for name in wanted if name in there]

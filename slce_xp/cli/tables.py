@@ -58,8 +58,6 @@ class Table:
     columns : dict of str to numpy.ndarray, shape (n,)
         What options such as ``label`` name, by option; objects with None for missing values,
         otherwise of one kind.
-    ignored : tuple of str
-        Columns that are not used.
     others : dict of str to array, shape (n,)
         Columns that are no features, by name.
     """
@@ -68,7 +66,6 @@ class Table:
     names: np.ndarray | None = None
     ids: np.ndarray | None = None
     columns: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
-    ignored: tuple[str, ...] = ()
     others: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     @property
