@@ -21,8 +21,9 @@ from slce_xp._errors import invalid, traced, wrong_type
 
 def refuse_unreadable(X: Any, name: str = "X") -> None:
     """Raise TypeError for the path of a file, which the command reads, and for batches."""
-    is_sized = hasattr(X, "shape") or hasattr(X, "columns") or hasattr(X, "__array__")
-    if hasattr(X, "__iter__") and not (is_sized or hasattr(X, "__getitem__")):
+    # Not `columns`, which warn on a lazy frame.
+    is_sized = any(hasattr(X, one) for one in ("shape", "__array__", "__getitem__"))
+    if hasattr(X, "__iter__") and not is_sized:
         raise wrong_type(
             name,
             f"{name} must be a matrix; got {type(X).__name__}, which can only be iterated over. "
