@@ -30,18 +30,20 @@ def test_core_exports_its_main_functions():
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("n_classes", [3, 200])
+@pytest.mark.parametrize("n_classes", [3, 1500])
 def test_class_sums_on_every_library(xp, n_classes, weighted):
+    """By every route, and with the same bits each time."""
     rng = np.random.default_rng(0)
     X = xp.held(rng.standard_normal((500, 7)))
-    codes = rng.permutation(np.concatenate([np.arange(n_classes), rng.integers(0, n_classes, 500)]))
-    codes = codes[:500]
+    codes = rng.integers(0, n_classes, 500)
     weights = xp.held(rng.uniform(0.5, 2.0, 500)) if weighted else None
-    found = core.class_sums(
-        xp.array(X), xp.array(codes), n_classes, weights=None if weights is None else weights
+    found, again = (
+        xp.numpy(core.class_sums(xp.array(X), xp.array(codes), n_classes, weights=weights))
+        for _ in range(2)
     )
+    np.testing.assert_array_equal(found, again)
     expected = naive_sums(X.astype(float), codes, n_classes, weights)
-    np.testing.assert_allclose(xp.numpy(found), expected, atol=xp.tolerance(1e-12, 1e-4))
+    np.testing.assert_allclose(found, expected, atol=xp.tolerance(1e-12, 1e-4))
 
 
 @pytest.mark.parametrize("order", ["C", "F"])

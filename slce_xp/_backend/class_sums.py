@@ -36,13 +36,25 @@ def one_hot(codes: Array, height: int, like: Array) -> Array:
     return xp.astype(marks, like.dtype)
 
 
-def made_by_sums(place: Place, width: int, height: int, is_copied: bool) -> int:
-    """Numbers per row that `sums_by_code` allocates, if it has weights or converts: `is_copied`."""
+def made_by_sums(
+    place: Place, width: int, height: int, *, is_sparse: bool, is_copied: bool = False
+) -> int:
+    """Numbers per row that `sums_by_code` allocates.
+
+    Parameters
+    ----------
+    is_sparse : bool
+        Whether rows are sparse.
+    is_copied : bool
+        Whether it multiplies or converts the rows.
+    """
     if _loops(place):
         return 0
     made = 3 + width * is_copied
-    if _adds_rows(place) or place == NUMPY:
+    if place == NUMPY or (_adds_rows(place) and not is_sparse):
         return made
+    if is_sparse:
+        return 3 + min(height, ONE_HOT_CLASSES)
     return made + (min(height, ONE_HOT_CLASSES) if height <= MOST_ONE_HOT else 3 * width)
 
 

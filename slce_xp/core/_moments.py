@@ -527,7 +527,9 @@ def _moments_in(
     # The centred copy; with signs also products of it, and for sparse rows a dense copy.
     copies = 1 + (is_shifted and rows.is_sparse) + 2 * (second and not groups.is_supervised)
     copies += 2 * powers
-    made = copies * rows.d + _backend.made_by_sums(rows.place, rows.d, height, False)
+    made = copies * rows.d + _backend.made_by_sums(
+        rows.place, rows.d, height, is_sparse=rows.is_sparse and not is_shifted
+    )
     sums, squares, matrix, summed_powers = rows.sum(
         term,
         made,

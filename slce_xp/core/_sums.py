@@ -63,8 +63,13 @@ def class_sums(x: Any, codes: Any, n_classes: int, /, *, weights: Any = None) ->
     height = n_classes + bool(host.max(initial=0) == n_classes)
     host_weights = _given.as_weights(weights, rows.n)
     xp = rows.place.xp
-    is_copied = weights is not None or x.dtype != dtype
-    made = _backend.made_by_sums(rows.place, rows.d, height, is_copied)
+    made = _backend.made_by_sums(
+        rows.place,
+        rows.d,
+        height,
+        is_sparse=rows.is_sparse,
+        is_copied=weights is not None or x.dtype != dtype,
+    )
     with _backend.computing(rows.place):
         given = rows.put_codes(host), _given.put_weights(weights, host_weights, rows)
         sums = _sums_of(rows, made, height, *given)
