@@ -320,6 +320,12 @@ def test_core_functions_validate_arguments(name, change, message):
     assert message.startswith(caught.value.parameter)
 
 
+def test_errors_of_separation_name_codes():
+    with pytest.raises(ValueError, match=r"^codes must hold classes whose means differ") as caught:
+        core.separating_components(np.tile(FOUR[:2], (2, 1)), CODES, 2, 1, shrinkage=1.0)
+    assert caught.value.parameter == "codes"
+
+
 @pytest.mark.parametrize("name", ["eigenpairs", "class_moments"])
 def test_errors_of_values_name_x(name):
     x = FOUR.copy()

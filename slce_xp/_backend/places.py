@@ -33,12 +33,13 @@ _NAMES = {module: name for name, (module, _) in _LIBRARIES.items()}
 
 # What this package calls of the standard: a library that lacks one of them cannot be used.
 FUNCTIONS = (
-    *("linalg.cholesky", "linalg.diagonal", "linalg.eigh", "linalg.qr", "linalg.solve"),
-    *("linalg.trace", "__array_namespace_info__", "abs", "all", "any", "arange", "argmax"),
-    *("argsort", "asarray", "astype", "clip", "concat", "cumulative_sum", "empty", "exp", "eye"),
-    *("finfo", "flip", "from_dlpack", "isdtype", "isfinite", "isnan", "log", "max", "maximum"),
-    *("mean", "ones", "ones_like", "reshape", "result_type", "searchsorted", "sqrt", "stack"),
-    *("sum", "take", "where", "zeros", "zeros_like"),
+    *("linalg.cholesky", "linalg.diagonal", "linalg.eigh", "linalg.eigvalsh", "linalg.qr"),
+    *("linalg.solve", "linalg.trace", "__array_namespace_info__", "abs", "all", "any", "arange"),
+    *("argmax", "argsort", "asarray", "astype", "clip", "concat", "cumulative_sum", "empty"),
+    *("exp", "eye", "finfo", "flip", "from_dlpack", "isdtype", "isfinite", "isnan", "log"),
+    *("matrix_transpose", "max", "maximum", "mean", "min", "ones", "ones_like", "permute_dims"),
+    *("reshape", "result_type", "searchsorted", "sqrt", "stack", "sum", "take", "where"),
+    *("zeros", "zeros_like"),
 )
 
 

@@ -14,7 +14,7 @@ from . import _given
 EPS = {name: float(np.finfo(name).eps) for name in ("float32", "float64")}
 NOT_FACTORED = (
     "the array library could not factor the problem: its eigenvalues are not finite. "
-    "Use another solver=, float64 or backend='numpy'"
+    "Use another form, float64 or NumPy"
 )
 
 

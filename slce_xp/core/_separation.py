@@ -145,11 +145,16 @@ def separating_components(
         form = "gram" if rows.n < rows.d and rows.has_outer else "scatter"
     with _backend.computing(rows.place):
         problem = problem_of(rows, groups, form, powers=True)
-        return solve(problem, form, k, given_shrinkage)
+        return solve(problem, form, k, given_shrinkage, labels="codes")
 
 
 def solve(
-    problem: Problem, form: str, k: int, shrinkage: float | None, share: float | None = None
+    problem: Problem,
+    form: str,
+    k: int,
+    shrinkage: float | None,
+    share: float | None = None,
+    labels: str = "y",
 ) -> Separation:
     """The components of class statistics, in features or samples coordinates.
 
@@ -164,6 +169,8 @@ def solve(
         None: the one that separates unseen samples best.
     share : float, optional
         Only the fewest components that reach this share of the separation of all, beyond chance.
+    labels : str
+        What the caller calls classes, for errors.
     """
     xp, moments = problem.place.xp, problem.moments
     solver = _Samples(problem) if form == "gram" else _Features(problem)
@@ -178,7 +185,9 @@ def solve(
     means /= math.sqrt(used.inflation)
     if not means.shape[1]:
         raise invalid(
-            "y", "y must hold classes whose means differ; they agree in all features. Check y"
+            labels,
+            f"{labels} must hold classes whose means differ; they agree in all features. "
+            f"Check {labels}",
         )
     plane = best_plane(means, shares, k) if share is None else least_plane(means, shares, share)
     # By descending variance of the class means, as for eigenvalues.
