@@ -208,6 +208,8 @@ def main(given: Sequence[str] | None = None) -> str:
     parser.add_argument("--repetitions", type=int, default=1000)
     parser.add_argument("--data", type=Path, default=os.environ.get("SLCE_XP_DATA"),
                         help="folder of .npz files (default: $SLCE_XP_DATA)")  # fmt: skip
+    parser.add_argument("--parts", nargs="+", choices=[*DRAWN, *REAL],
+                        help="measure these anew, and keep the others")  # fmt: skip
     parser.add_argument("--output", type=Path, default=Path("benchmarks/results"),
                         help="folder for honesty.json (%(default)s)")  # fmt: skip
     parser.add_argument("--write", type=Path, help="Markdown file whose tables to write anew")
@@ -218,7 +220,9 @@ def main(given: Sequence[str] | None = None) -> str:
     if options.redraw:
         report = json.loads(target.read_text(encoding="utf-8"))
     else:
-        report = _measured(options.repetitions, options.data)
+        parts = options.parts or [*DRAWN, *REAL]
+        report = json.loads(target.read_text(encoding="utf-8")) if options.parts else {}
+        report = _measured(report, parts, options.repetitions, options.data)
         options.output.mkdir(parents=True, exist_ok=True)
         target.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
     text = tables(report)
@@ -228,25 +232,37 @@ def main(given: Sequence[str] | None = None) -> str:
     return text
 
 
-def _measured(repetitions: int, folder: Path | None) -> dict[str, Any]:
+def _measured(
+    report: dict[str, Any], parts: Sequence[str], repetitions: int, folder: Path | None
+) -> dict[str, Any]:
     warnings.simplefilter("ignore")  # of spreads that differ, and of components of noise
-    report: dict[str, Any] = {"repetitions": repetitions}
-    for name, measure in {
-        "rejections": rejections,
-        "grouped": grouped_rejections,
-        "coverage": coverage,
-        "random": random_labels,
-    }.items():
-        report[name] = measure(repetitions)
-        print(f"{name}: {report[name]}", file=sys.stderr, flush=True)
-    if folder is None:
-        return report
-    report["likelihoods"] = {"Gaussian, 1500 × 10": likelihoods(*gaussian(), 5)}
-    for name in LIKELIHOODS:
-        report["likelihoods"][name] = likelihoods(*load(folder / f"{name}.npz"), 3)
-        print(f"{name}: {report['likelihoods'][name]}", file=sys.stderr, flush=True)
-    report["ratios"] = {name: ratios(*load(folder / f"{name}.npz")) for name in TIMED}
+    for name in parts:
+        if name in DRAWN:
+            report[name] = DRAWN[name](repetitions)
+        elif folder is not None:
+            report[name] = REAL[name](folder)
+        print(f"{name}: {report.get(name)}", file=sys.stderr, flush=True)
     return report
+
+
+def _likelihoods(folder: Path) -> dict[str, dict[str, float]]:
+    found = {"Gaussian, 1500 × 10": likelihoods(*gaussian(), 5)}
+    for name in LIKELIHOODS:
+        found[name] = likelihoods(*load(folder / f"{name}.npz"), 3)
+    return found
+
+
+def _ratios(folder: Path) -> dict[str, dict[str, float]]:
+    return {name: ratios(*load(folder / f"{name}.npz")) for name in TIMED}
+
+
+DRAWN = {
+    "rejections": rejections,
+    "grouped": grouped_rejections,
+    "coverage": coverage,
+    "random": random_labels,
+}
+REAL = {"likelihoods": _likelihoods, "ratios": _ratios}
 
 
 if __name__ == "__main__":

@@ -320,7 +320,7 @@ def _design(
         raise invalid(
             name,
             f"{name} must allow labels to be exchanged; all arrangements of them are alike. Add "
-            "samples, or use larger groups of them to exchange labels in",
+            f"samples{', or use fewer strata' * (strata is not None)}",
         )
     if possible < FEW_ARRANGEMENTS:
         warn(
