@@ -64,16 +64,10 @@ def warn_if_useless(
             f"n_components={request} has {low} components, but up to {high} eigenvalues may be "
             "positive: the others cannot be distinguished from zero. Use a dense solver or float64",
         )
-    elif counts_itself and high == 0:
-        warn(
-            "no direction lowers the loss, so the model has no components: the classes "
-            "overlap too much. n_components=1 gives the best single direction",
-        )
     elif high == 0:
-        warn(
-            "no direction lowers the loss, so the embedding is of little use: the classes overlap "
-            "too much",
-        )
+        effect = "the model has no components" if not kept else "the embedding is of little use"
+        remedy = "" if kept else ". n_components=1 gives the best single direction"
+        warn(f"no direction lowers the loss, so {effect}: the classes overlap too much{remedy}")
     elif (n_components is not None or is_iterated) and not counts_itself and low < kept:
         known = "lower" if low == high else "are known to lower"
         others = ", and an iteration does not find the others" * is_iterated

@@ -258,3 +258,10 @@ def test_nan_from_an_eigensolver_raises(xp, monkeypatch, solver):
     monkeypatch.setattr(_backend, "largest_eigenpairs", fails)
     with pytest.raises(np.linalg.LinAlgError, match="could not factor"):
         slce_xp.fit(x, y, solver=solver)
+
+
+def test_no_random_state_draws_another_seed_each_time():
+    X, y = oracle.blobs(4, 20, 2, seed=0)
+    with pytest.warns(slce_xp.SLCEWarning, match="lower"):  # none of the last components
+        drawn = [slce_xp.fit(X, y, 5, random_state=None).components[-4:] for _ in range(2)]
+    assert (drawn[0] != drawn[1]).any()

@@ -5,11 +5,12 @@ import json
 import re
 import tracemalloc
 import warnings
+from xml.etree import ElementTree
 
 import numpy as np
 import oracle
 import pytest
-import scipy.linalg  # noqa: F401 (so that no fit imports it while its memory is measured)
+import scipy.linalg
 
 import slce_xp
 from slce_xp import _backend
@@ -621,3 +622,32 @@ def test_gram_form_of_a_file_holds_panels_of_rows():
     assert 1 < plan.panel_rows < 4000
     assert plan.passes > 4
     assert choose(dataclasses.replace(problem, n=100), Limits(), "gram").passes == 4
+
+
+# ---------------------------------------------------------------- of data, and in notebooks
+
+
+def test_the_plan_of_data_is_that_of_their_fit(tmp_path):
+    X, y = oracle.blobs(90, 7, 3, seed=1)
+    np.save(tmp_path / "X.npy", X)
+    wide = np.tile(X, 200)
+    kinds = [X, X.astype(np.float32), wide, scipy.sparse.csr_array(wide),
+             np.load(tmp_path / "X.npy", mmap_mode="r")]  # fmt: skip
+    for x in kinds:
+        assert slce_xp.plan(x, y) == slce_xp.fit(x, y).plan
+    assert slce_xp.plan(X, y, n_components=1) == slce_xp.fit(X, y, 1).plan
+    with pytest.raises(MemoryError, match="max_memory must leave room"):
+        slce_xp.plan(X, y, max_memory="1kB")
+    with pytest.raises(ValueError, match="stored must be left out with X and y"):
+        slce_xp.plan(X, y, stored=5)
+
+
+def test_plans_and_models_are_tables_in_notebooks():
+    X, y = oracle.blobs(90, 7, 3, seed=1)
+    model = slce_xp.fit(X, np.array(["a<b", "c", "d"])[y], criterion="separation")
+    for shown in (model, model.plan):
+        table = ElementTree.fromstring(shown._repr_html_())
+        lines = str(shown).splitlines()
+        assert table.findtext("caption") == lines[0]
+        rows = [" ".join(cell.text for cell in row) for row in table.iter("tr")]
+        assert rows == [" ".join(line.split(maxsplit=1)) for line in lines[1:]]
