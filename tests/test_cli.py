@@ -517,7 +517,7 @@ TABLES = {
     "no labels": ("t.csv", HEADER + "1,2,\n3,4,NA\n", "no row has a label in 'y'"),
     "text": ("t.csv", HEADER + ROWS + "low,1,u\n",
              "words among the numbers of 'a': 'low' ('low' in row 5 of 'a'); if they stand for "
-             "missing values, say so: --na=low. Try: slce-xp fit t.csv --label y --model m.npz "
+             "missing values, name them with --na. Try: slce-xp fit t.csv --label y --model m.npz "
              "--na low --missing mean"),
     "comma of thousands": ("t.csv", HEADER + ROWS + '"1,500",1,u\n',
                            "('1,500' in row 5 of 'a'); say whether commas "

@@ -278,7 +278,7 @@ def test_sheet_of_a_workbook(cells, tmp_path):
         pandas.DataFrame({"README": ["nothing"]}).to_excel(book, sheet_name="notes", index=False)
         X.assign(y=y).to_excel(book, sheet_name="cells", startrow=2, startcol=1)
     text = refused(tmp_path, "fit", "t.xlsx", "--label", "y")
-    assert "its first sheet 'notes' has no such table; its sheets are 'notes', 'cells'" in text
+    assert "its first sheet 'notes' has no 'y'; its sheets are 'notes', 'cells'" in text
     call = suggestion(text)
     assert call[-2:] == ["--data", "cells"]
     check(tmp_path, call[1:], embedding(cells))

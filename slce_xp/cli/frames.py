@@ -194,8 +194,9 @@ def _check_sheet(book: Any, sheets: list[str], path: Path, arguments: Namespace)
     has_label = [name for name, top in tops.items() if top.isin([arguments.label]).any(axis=None)]
     first, listed = sheets[0], f"its sheets are {tables.some(sheets, 8)}"
     if tops[first].shape[1] < 2 or (has_label and first not in has_label):
+        lacks = f"has no {arguments.label!r}" if arguments.label else "holds no table"
         raise TableError(
-            f"{path}: its first sheet {first!r} has no such table; {listed}: choose by --data",
+            f"{path}: its first sheet {first!r} {lacks}; {listed}: choose one with --data",
             {"--data": has_label[0]} if has_label else {},
         )
     tables.note(f"{path}: sheet {first!r} was used; {listed}, and --data chooses one")

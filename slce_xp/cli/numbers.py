@@ -98,7 +98,7 @@ def refuse_words(frame: Any, names: Iterable[str], arguments: Namespace) -> None
         remedy = "say whether commas group thousands (--decimal .) or are decimal (--decimal ,)"
     elif len(different) <= MOST_WORDS and not any(map(_LIKE.search, different)):
         changes = {"--na": ",".join([*arguments.na, *different]), "--missing": "mean"}
-        remedy = f"if they stand for missing values, say so: --na={changes['--na']}"
+        remedy = "if they stand for missing values, name them with --na"
     name, cells = next(iter(wrong.items()))
     row = frame.index.get_loc(cells.index[0]) + 1
     raise TableError(
