@@ -209,9 +209,9 @@ def fit(
       fitted on    60 samples of 3 classes
       solved by    scatter form, numpy on cpu, float64
       eigenvalues  1503, 442.1
-      loss         96.87 of 2042, 95.3 % removed (73.6, 21.6)
+      loss         96.87 of 2042, 95.3 % removed (73.6, 21.6 % of class structure)
       components   all of them lower the loss
-      accuracy     within ... rad of the exact subspace
+      error        numerical: within ... rad of the exact subspace
     """
     calibrate = _parameters.as_flag(calibrate, "calibrate")
     if groups is not None and not calibrate:

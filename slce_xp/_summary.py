@@ -58,7 +58,7 @@ def _loss(model: Any, eigenvalues: np.ndarray) -> list[str]:
     lines = [
         f"  loss         {_removed(model, eigenvalues)}",
         f"  components   {_use(model)}",
-        *[f"  accuracy     {angle}"] * bool(model.n_components),
+        *[f"  error        numerical: {angle}"] * bool(model.n_components),
     ]
     return lines + [f"  units        {model.note}"] * bool(model.note)
 
@@ -88,7 +88,7 @@ def _removed(model: Any, eigenvalues: np.ndarray) -> str:
     if positive < model.n_components:
         text += f" by the first{f' {positive}' * (positive > 1)}"
     if positive > 1:
-        text += f" ({_listed(f'{100 * share:.1f}' for share in shares)})"
+        text += f" ({_listed(f'{100 * share:.1f}' for share in shares)} % of class structure)"
     return text
 
 
