@@ -37,7 +37,7 @@ FUNCTIONS = (
     *("linalg.solve", "linalg.trace", "__array_namespace_info__", "abs", "all", "any", "arange"),
     *("argmax", "argsort", "asarray", "astype", "clip", "concat", "cumulative_sum", "empty"),
     *("exp", "eye", "finfo", "flip", "from_dlpack", "isdtype", "isfinite", "isnan", "log"),
-    *("matrix_transpose", "max", "maximum", "mean", "min", "ones", "ones_like", "permute_dims"),
+    *("matrix_transpose", "max", "maximum", "mean", "minimum", "ones", "ones_like", "permute_dims"),
     *("reshape", "result_type", "searchsorted", "sqrt", "stack", "sum", "take", "where"),
     *("zeros", "zeros_like"),
 )
