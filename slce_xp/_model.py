@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from slce_xp import _backend, _features, _files, _html, _parameters, _summary
+from slce_xp import _backend, _features, _files, _html, _methods, _parameters, _summary
 from slce_xp._backend import Array, Place, Sparse
 from slce_xp._data import matrix as _matrix
 from slce_xp._data.label_values import plain
@@ -330,6 +330,21 @@ class Model:
         with _backend.computing(self._place):
             axes, _ = self._axes(self._place.xp, source.dtype)
             return _features.structure(source, axes, shifted)
+
+    def methods(self) -> str:
+        """Sentences for the methods section of a paper, with the numbers of the model.
+
+        Add how samples were chosen and preprocessed, and the accuracy on samples that were held
+        out: see :doc:`/reporting`.
+
+        Examples
+        --------
+        >>> import slce_xp
+        >>> model = slce_xp.fit([[0.0], [1.0], [5.0], [6.0]], [0, 0, 1, 1])
+        >>> print(model.methods()[:63])
+        4 samples of 2 classes with 1 features were embedded in 1 dimen
+        """
+        return _methods.methods(self)
 
     @property
     def component_losses(self) -> Array:

@@ -25,6 +25,7 @@ ROOMS = [
     ("_planning",),
     (
         "_features",
+        "_methods",
         "_files",
         "_summary",
         "_model",

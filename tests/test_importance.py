@@ -148,3 +148,15 @@ def test_bad_input_of_an_interval_is_named(options, message):
     X, y = three_classes()
     with pytest.raises(ValueError, match=message):
         slce_xp.importance_interval(X, y, **options)
+
+
+def test_sentences_for_a_paper_have_the_numbers_of_the_model():
+    X, y = three_classes()
+    batch = np.arange(45) % 2
+    X[0, 0] = np.nan
+    text = slce_xp.fit(X, y, 1, batch=batch, missing="mean").methods()
+    assert text.startswith("45 samples of 3 classes with 12 features were embedded in 1 dimension ")
+    assert "(0.19 % of all)" in text
+    assert "effects of 2 batches" in text
+    model = slce_xp.fit(X[1:], y[1:], criterion="separation")
+    assert f"with the weight {model.shrinkage:.3g}." in model.methods()

@@ -32,6 +32,7 @@ NEEDED = {
     "large_data": {"dask", "sklearn"},
     "library_authors": {"sklearn", "torch"},
     "plots": {"matplotlib"},
+    "reporting": {"sklearn"},
     "selection": {"pandas", "sklearn"},
     "scikit_learn": {"pandas", "sklearn", "torch"},
 }
