@@ -109,16 +109,15 @@ def as_number(
     value: Any, name: str, least: float, most: float, *, above: bool = False, rule: str = ""
 ) -> float:
     """Return a finite number from `least`, or above it, to `most`; `rule` says so."""
+    is_real = isinstance(value, Real) and not isinstance(value, (bool, np.bool))
+    number = float(value) if is_real else math.nan  # NaN compares false
+    if math.isfinite(number) and least <= number <= most and not (above and number == least):
+        return number
     limit = f" and at most {most:g}" if math.isfinite(most) else ""
     least_is = "above" if above else "of at least"
     message = f"{rule or f'{name} must be a finite number {least_is} {least:g}{limit}'}; got "
     message += shown(value)
-    if isinstance(value, (bool, np.bool)) or not isinstance(value, Real):
-        raise wrong_type(name, message)
-    number = float(value)
-    if not (math.isfinite(number) and least <= number <= most) or (above and number == least):
-        raise invalid(name, message)
-    return number
+    raise invalid(name, message) if is_real else wrong_type(name, message)
 
 
 def as_missing(missing: Any) -> str | None:

@@ -74,12 +74,12 @@ class GroupMoments:
     summed: float = 0.0
     spread: float = 0.0
 
-    @property
+    @cached_property
     def is_supervised(self) -> bool:
         """True if every sample has a label."""
         return bool(self.squares.shape[0] == 1)
 
-    @property
+    @cached_property
     def n_classes(self) -> int:
         """K."""
         return len(self.totals) - (not self.is_supervised)
