@@ -241,10 +241,8 @@ def fit(
     seed = _parameters.as_seed(random_state)
     max_iter = _parameters.as_count(max_iter, "max_iter", 1)
     tol = _parameters.as_tolerance(tol)
-    memory = None if max_memory is None else sizes.parse_bytes(max_memory)
-    _check_solver(solver)
-    if separates:
-        solver = _separating_form(solver, matrix)
+    memory = sizes.parse_bytes(max_memory)
+    solver = _as_solver(solver, matrix, separates=separates)
     place = _parameters.find_place(matrix, backend, device)
 
     size = problem_at(matrix, place, groups, k, separates=separates)
@@ -263,17 +261,10 @@ def fit(
             found = _separation.solve(problem, plan.form, k, weight_of_diagonal, share)
             model = make_separating_model(problem, found, labels, plan, n_components, X)
         else:
-            is_cheap = plan.where == MEMORY and not _backend.is_accelerated(place)
+            most_rows = _plan.most_rows(plan, limits, size.length) if plan.width else 0
+            wide = _wide_passes(plan, place)
             request = Request(
-                k,
-                tol,
-                max_iter,
-                plan.width,
-                WIDE_PASSES if is_cheap else sys.maxsize,
-                plan.rows,
-                _plan.most_rows(plan, limits, size.length) if plan.width else 0,
-                seed,
-                bar.residual,
+                k, tol, max_iter, plan.width, wide, plan.rows, most_rows, seed, bar.residual
             )
             solution = solve(problem, plan.form, request)
             model = make_model(problem, solution, labels, plan, n_components, X, (rows, groups))
@@ -329,8 +320,19 @@ def _batches(
     return found, names
 
 
-def _separating_form(solver: str, matrix: Any) -> str:
-    """The form of criterion="separation", which needs a formed matrix."""
+def _wide_passes(plan: Plan, place: Place) -> int:
+    """Passes after which only residuals join the space of an iteration."""
+    is_cheap = plan.where == MEMORY and not _backend.is_accelerated(place)
+    return WIDE_PASSES if is_cheap else sys.maxsize
+
+
+def _as_solver(solver: str, matrix: Any, *, separates: bool) -> str:
+    """The form that is asked for; of criterion="separation", which needs a matrix, one with it."""
+    if not isinstance(solver, str) or solver not in ("auto", *FORMS):
+        valid = ", ".join(repr(name) for name in ("auto", *FORMS))
+        raise _errors.invalid("solver", f"solver must be one of {valid}; got {solver!r}")
+    if not separates:
+        return solver
     is_dask = _backend.is_dask(matrix)
     if solver == "krylov" or (solver == "gram" and is_dask):
         valid = "'auto' or 'scatter'" if is_dask else "'auto', 'scatter' or 'gram'"
@@ -340,9 +342,3 @@ def _separating_form(solver: str, matrix: Any) -> str:
             f"form{' of a Dask array' * is_dask}; got {solver!r}. Leave it out",
         )
     return _plan.SMALLER if solver == "auto" else solver
-
-
-def _check_solver(solver: str) -> None:
-    if not isinstance(solver, str) or solver not in ("auto", *FORMS):
-        valid = ", ".join(repr(name) for name in ("auto", *FORMS))
-        raise _errors.invalid("solver", f"solver must be one of {valid}; got {solver!r}")
