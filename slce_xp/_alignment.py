@@ -18,8 +18,8 @@ _BY_FEATURE = ("components", "mean", "centroids", "scale", "patterns")
 def aligned(model: Model, names: Any, most_missing: float) -> tuple[Model, int]:
     """The model on features of other data, and how many of its own are missing there.
 
-    A feature that the data lack counts as if it had the mean of the model; one that the model does
-    not know has no effect.
+    Features that the data lack are left out of samples and of class means: in the embedding they
+    count as if they had the mean of the model. Those that the model does not know have no effect.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ def aligned(model: Model, names: Any, most_missing: float) -> tuple[Model, int]:
     if missing:
         warn(
             f"{missing} of the {model.n_features} features of the model are missing, such as "
-            f"{', '.join(lost[:3])}; they count as the mean of the model"
+            f"{', '.join(lost[:3])}; they are left out, as if at the mean of the model"
         )
     place = _backend.place_of(model.components)
     index = _backend.from_host(np.maximum(own, 0), place)
