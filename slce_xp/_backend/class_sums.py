@@ -161,6 +161,8 @@ def _loop_of_jax() -> Any:
             part = part.astype(dtype)
             if weights is not None:
                 part *= lax.dynamic_slice_in_dim(weights, start, length)[:, None]
+            if itemsize(dtype) == 8:
+                return total.at[at].add(part)
             # The barrier keeps XLA from adding the rows to the total one by one.
             return total + lax.optimization_barrier(zeros.at[at].add(part))
 
