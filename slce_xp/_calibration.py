@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from slce_xp import _backend
+from slce_xp import _backend, _parameters
 from slce_xp._data.labels import Labels
 from slce_xp._errors import invalid
-from slce_xp._folds import make_folds
+from slce_xp._folds import as_group_codes, make_folds
 from slce_xp._held_out import held_out
 from slce_xp._model import Model
 
@@ -22,6 +22,18 @@ FOLDS = 3
 STEP, MOST_STEPS = 1e-6, 100
 # What a step may change its logarithm by: a likelihood may be flat far from its optimum.
 LONGEST_STEP = 1.0
+
+
+def as_calibration(calibrate: Any, groups: Any, n: int) -> tuple[bool, np.ndarray | None]:
+    """Whether to calibrate, and the codes of samples that are held out together."""
+    calibrate = _parameters.as_flag(calibrate, "calibrate")
+    if groups is None:
+        return calibrate, None
+    if not calibrate:
+        raise invalid(
+            "groups", "groups must come with calibrate=True, which holds them out. Leave them out"
+        )
+    return calibrate, as_group_codes(groups, n)
 
 
 def calibrated(

@@ -12,12 +12,11 @@ import numpy as np
 
 from slce_xp import _backend, _errors, _parameters, _warnings
 from slce_xp._backend import Place
-from slce_xp._calibration import calibrated
+from slce_xp._calibration import as_calibration, calibrated
 from slce_xp._data import matrix as _matrix
 from slce_xp._data.labels import BatchCodes, Labels, as_batch, as_labels, check_batches
 from slce_xp._data.missing import fill_with_means
 from slce_xp._data.open import open_rows
-from slce_xp._folds import as_group_codes
 from slce_xp._make_model import make_model, make_separating_model, with_batches
 from slce_xp._make_plan import make_plan, problem_at
 from slce_xp._model import Model
@@ -213,11 +212,6 @@ def fit(
       components   all of them lower the loss
       error        numerical: within ... rad of the exact subspace
     """
-    calibrate = _parameters.as_flag(calibrate, "calibrate")
-    if groups is not None and not calibrate:
-        raise _errors.invalid(
-            "groups", "groups must come with calibrate=True, which holds them out. Leave them out"
-        )
     fills = _parameters.as_missing(missing) is not None
     separates = _parameters.as_criterion(criterion) == "separation"
     weight_of_diagonal = _parameters.as_shrinkage(shrinkage)
@@ -225,7 +219,7 @@ def fit(
     _matrix.check_sizes(matrix)
     n, d = matrix.shape
     labels = as_labels(y, n, sample_weight, class_weight, unlabeled, unlabeled_weight)
-    units = None if groups is None else as_group_codes(groups, n)
+    calibrate, units = as_calibration(calibrate, groups, n)
     n_classes = len(labels.classes)
     groups, kept = labels.counted()
     asked = {"solver": solver, "batch": batch, "missing": missing}
