@@ -210,9 +210,9 @@ def predict(
 ) -> Any:
     """Transfer labels from a reference to other cells.
 
-    Genes are matched by name, as by `transform`; those that the query lacks are left out of the class
-    means, too. A cell of a type that the reference does not have
-    gets the label of another: neither a small probability nor a large distance detects it reliably.
+    Genes are matched by name, as by `transform`; those that the query lacks are left out of the
+    class means, too. A cell of a type that the reference does not have gets the label of another:
+    neither a small probability nor a large distance detects it reliably.
 
     Parameters
     ----------

