@@ -30,7 +30,7 @@ FIT_READS = {"scatter": 3, "gram": 5, "krylov": 2}
 SAMPLE_READS = 1
 # Most copies of host arrays in a fit; CUDA waits for each of them, too. The matrix-free
 # form makes two more in each pass.
-FIT_UPLOADS = {"scatter": 5, "gram": 9, "krylov": 8}
+FIT_UPLOADS = {"scatter": 5, "gram": 10, "krylov": 8}
 READS_ABOUT = {
     "scatter": "squares and means of features, the eigenvalues, the loss",
     "gram": "squares and means, whether G was factored, the eigenvalues, the residual, the loss",

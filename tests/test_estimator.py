@@ -190,8 +190,6 @@ def needs_its_backend(estimator):
 @pytest.mark.filterwarnings("ignore:Sparse:UserWarning")  # torch calls its compressed rows beta
 # Some of their features are constant within classes, which separation warns of.
 @pytest.mark.filterwarnings(r"ignore:\d+ of \d+ features .* vary within classes:UserWarning")
-# In some an iteration finds fewer components than there are.
-@pytest.mark.filterwarnings("ignore:n_components=2 .* an iteration does not find the others")
 @parametrize_with_checks(ESTIMATORS)
 def test_scikit_learns_checks(estimator, check):
     needs_its_backend(estimator)
@@ -320,6 +318,7 @@ def test_all_parameters_reach_the_fit(monkeypatch):
         "criterion": "separation",
         "shrinkage": 0.5,
         "random_state": 3,
+        "missing": "mean",
         "calibrate": False,
         "progress": False,
     }
@@ -335,7 +334,7 @@ def test_all_parameters_reach_the_fit(monkeypatch):
     weights = np.ones(60)
     SLCE(**given).fit(X, Y, sample_weight=weights)
     assert taken.pop("sample_weight") is weights
-    assert taken.pop("groups") is None
+    assert taken.pop("groups") is taken.pop("batch") is None
     assert taken == given
 
 

@@ -592,6 +592,7 @@ def test_second_moment_of_sparse_rows(kind, weighted, scale, shift):
     found = class_moments(kind(dense * scale), codes, 3, weights=weights, second=True)
     rows = dense - np.average(dense, axis=0, weights=weights)
     expected = rows.T @ (rows if weights is None else rows * weights[:, None])
+    found = found._moments
     unit = math.ldexp(1.0, found.unit_exponent // 2) / scale
     atol = 1e-13 * np.trace(expected)
     np.testing.assert_allclose(found.scatter() * unit * unit, expected, atol=atol)

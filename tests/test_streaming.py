@@ -533,7 +533,7 @@ def test_next_block_is_read_during_computation(monkeypatch, blocks_of, solver):
     indirect=True,
 )
 @pytest.mark.parametrize(
-    ("solver", "n", "d"), [("scatter", 60_000, 40), ("gram", 160, 10_000), ("krylov", 5_000, 1_000)]
+    ("solver", "n", "d"), [("scatter", 60_000, 40), ("gram", 240, 20_000), ("krylov", 5_000, 1_000)]
 )
 @pytest.mark.parametrize("kind", ["plain", "far", "int64"])
 def test_host_data_larger_than_the_device_stream_through_it(xp, monkeypatch, solver, n, d, kind):
