@@ -411,6 +411,26 @@ def test_every_kind_of_matrix(kind, viewed, masked):
     assert not copied.varm["SLCEs"][~genes].any()
 
 
+@pytest.mark.gpu
+@pytest.mark.parametrize("masked", [False, True], ids=["all genes", "some genes"])
+@pytest.mark.parametrize("viewed", [False, True], ids=["whole", "view"])
+@pytest.mark.parametrize("kind", ["dense", "csr"])
+@pytest.mark.parametrize("xp", ["cupy"], indirect=True)
+def test_matrices_of_cupy(xp, kind, viewed, masked):
+    matrix = xp.array(COUNTS)
+    if kind == "csr":
+        matrix = pytest.importorskip("cupyx.scipy.sparse").csr_matrix(sp.csr_matrix(COUNTS))
+    adata = cells(matrix)
+    genes = np.arange(D) % 3 != 1 if masked else np.ones(D, dtype=bool)
+    some = np.arange(N) % 5 != 2 if viewed else np.ones(N, dtype=bool)
+    adata = adata[some] if viewed else adata
+    copied = slce(adata, mask_var=genes if masked else None, copy=True, tol=1e-10)
+    expected = slce_xp.fit(COUNTS[some][:, genes], NAMES[some])
+    assert type(copied.obsm["X_slce"]) is np.ndarray
+    embedding = expected.transform(COUNTS[some][:, genes])
+    np.testing.assert_allclose(copied.obsm["X_slce"], embedding, atol=1e-8)
+
+
 def test_embedding_instead_of_genes():
     adata = cells()
     adata.obsm["X_pca"] = X[:, :5]
