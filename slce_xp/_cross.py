@@ -274,7 +274,7 @@ def _ellipses(
         n = len(points)
         if not p or n <= p + 1:
             continue
-        quantile = _backend.f_quantile(p, n - p, CONFIDENCE)
+        quantile = float(_backend.special().fdtri(p, n - p, CONFIDENCE))
         radius = math.sqrt(p * (n - 1) / (n - p) * quantile / n)
         values, vectors = np.linalg.eigh(np.atleast_2d(np.cov(points.T)))
         axes = radius * np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T

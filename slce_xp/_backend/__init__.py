@@ -10,20 +10,17 @@ from .derivatives import conjugate_gradients, with_derivatives
 from .linalg import (
     add,
     add_gram,
-    adds_in_place,
     cholesky,
     column_squares,
     eigh,
-    erfcx,
-    f_quantile,
     gram,
     incidence,
     largest_eigenpairs,
-    log_normal_cdf,
     mirrored,
     qr,
     solve_positive,
     solve_upper,
+    special,
 )
 from .memory import free_bytes
 from .optimize import minimize
@@ -62,7 +59,6 @@ from .sparse import (
     take_columns,
     take_rows,
 )
-from .threads import LARGE_MATRIX
 from .tracing import (
     call_traced,
     constant,

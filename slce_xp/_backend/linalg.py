@@ -56,27 +56,19 @@ def column_squares(rows: Array, *, is_own: bool) -> Array:
     return place_of(rows).xp.sum(rows, axis=0)
 
 
-def adds_in_place(xp: ModuleType) -> bool:
-    """Whether `add_gram` allocates nothing in addition to the total."""
-    return compat.is_cupy_namespace(xp) or compat.is_torch_namespace(xp)
-
-
 def add_gram(total: Array | None, rows: Array) -> Array:
     """Add RᵀR to a total in place, (m, j) ↦ (j, j).
 
     What lies above the diagonal of the total is complete after `mirrored` only.
     """
     xp, device = place_of(rows)
-    if not adds_in_place(xp):
-        product = gram(rows)
-        if total is None:
-            return product
-        total += product
-        return total
+    is_torch = compat.is_torch_namespace(xp)
+    if not (is_torch or compat.is_cupy_namespace(xp)):
+        return add(total, gram(rows))
     if total is None:
         size = rows.shape[1]
         total = xp.zeros((size, size), dtype=rows.dtype, device=device)
-    if compat.is_torch_namespace(xp):
+    if is_torch:
         _add_triangle(total, rows)
     else:
         kind, rows = ("N", rows.T) if rows.T.flags.c_contiguous else ("T", rows)
@@ -293,23 +285,8 @@ def solve_positive(matrix: Array, right: Array) -> Array:
     return place_of(matrix).xp.linalg.solve(matrix, right)
 
 
-def log_normal_cdf(values: np.ndarray) -> np.ndarray:
-    """Logarithm of the standard normal distribution function, on the host; exact in its tail."""
-    return np.asarray(_special().log_ndtr(values))
-
-
-def erfcx(values: np.ndarray) -> np.ndarray:
-    """exp(x²)·erfc(x), on the host."""
-    return np.asarray(_special().erfcx(values))
-
-
-def f_quantile(numerator: int, denominator: int, share: float) -> float:
-    """The quantile of an F distribution with these degrees of freedom."""
-    return float(_special().fdtri(numerator, denominator, share))
-
-
-@cache
-def _special() -> Any:
+def special() -> Any:
+    """SciPy's special functions, on the host."""
     return importlib.import_module("scipy.special")
 
 

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from slce_xp import _backend
 from slce_xp.core._centred import WIDE
+from slce_xp.core._pairs import BLOCK_NUMBERS, MOST_PAIRS
 from slce_xp.core._rows import block_bytes, device_block_bytes
 
 ITEMSIZES = {"float32": 4, "float64": 8}
@@ -39,8 +40,6 @@ COPY_SHARE = 4
 DEVICE_BLOCK_SHARE = 8
 # Bytes of rows that the Gram form holds while it reads the others.
 PANEL_BYTES, PANEL_SHARE = 2**28, 4
-# Pairs of classes that "separation" lists, and numbers of them that it allocates at a time.
-MOST_PAIRS, PAIR_NUMBERS = 50_000, 150_000
 
 
 @dataclass(frozen=True)
@@ -238,7 +237,7 @@ def _host_bytes(form: str, problem: Problem) -> int:
     if problem.separates:
         others = problem.n_classes - 1
         pairs = min(problem.n_classes * others // 2, MOST_PAIRS)
-        host += 48 * (min(pairs * others, PAIR_NUMBERS) + problem.n_classes**2)
+        host += 48 * (min(pairs * others, BLOCK_NUMBERS) + problem.n_classes**2)
         host += 8 * pairs * (64 + 4 * problem.k)
     return host
 

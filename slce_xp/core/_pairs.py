@@ -112,7 +112,7 @@ class Pairs:
 
     @cached_property
     def _slack(self) -> float:
-        errors = np.exp(_backend.log_normal_cdf(-0.5 * np.sqrt(self._full_squares)))
+        errors = np.exp(_backend.special().log_ndtr(-0.5 * np.sqrt(self._full_squares)))
         return float(np.exp(self._log_weights) @ np.where(self._moves, 0.0, 0.5 - errors))
 
     def _differences(self, points: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
@@ -145,7 +145,7 @@ class Pairs:
         largest = logs.max(axis=0)
         logs -= largest  # all errors may underflow: in units of the largest density
         pulls = np.exp(logs, out=logs)
-        total = np.einsum("i...,i...->...", pulls, _backend.erfcx(roots))
+        total = np.einsum("i...,i...->...", pulls, _backend.special().erfcx(roots))
         np.multiply(pulls.T, self._moves, out=pulls.T)
         pulls /= np.maximum(roots, NO_DISTANCE, out=roots)
         pulls /= 8.0 * math.sqrt(math.pi) * total
@@ -183,7 +183,7 @@ def pairs_of(means: np.ndarray, shares: np.ndarray, p: int) -> tuple[Pairs, bool
         itself = np.arange(len(weights)), np.arange(n_classes)[rows]
         weights[itself] = 0.0
         # In units of the row's largest: errors of classes that are far apart underflow.
-        logs = _backend.log_normal_cdf(-0.5 * np.sqrt(squares.clip(0.0) * (p / k)))
+        logs = _backend.special().log_ndtr(-0.5 * np.sqrt(squares.clip(0.0) * (p / k)))
         errors = weights * np.exp(logs - logs.max(axis=1, keepdims=True))
         total = np.maximum(errors.sum(axis=1, keepdims=True), TINY)
         odds = errors / total + weights / weights.sum(axis=1, keepdims=True)
@@ -224,5 +224,5 @@ def confused_most(points: np.ndarray, count: int) -> list[tuple[int, int, float]
         squares = Pairs(points, first, second, np.ones(len(first))).squares(points)
         found = np.hstack([found, [squares, first, second]])
         found = found[:, np.lexsort(found[::-1])[:count]]
-    errors = np.exp(_backend.log_normal_cdf(-0.5 * np.sqrt(found[0])))
+    errors = np.exp(_backend.special().log_ndtr(-0.5 * np.sqrt(found[0])))
     return [(int(i), int(j), float(e)) for i, j, e in zip(*found[1:], errors, strict=True)]
