@@ -100,11 +100,13 @@ def _sums(
     rows: Array, codes: Array, height: int, weights: Array | None, dtype: Any, confined: bool
 ) -> Array:
     xp, _ = place = place_of(rows)
-    is_traced_by_jax = compat.is_jax_namespace(xp) and any(map(is_traced, (rows, codes, weights)))
-    if _loops(place) and not is_traced_by_jax:
-        return _loop_of_jax()(rows, codes, weights, height, dtype or rows.dtype)
-    if is_traced_by_jax:
-        return _under_jax(xp.astype(rows, dtype or rows.dtype), codes, weights, height)
+    if compat.is_jax_namespace(xp) and any(map(is_traced, (rows, codes, weights))):
+        # JAX may compile it for any device.
+        rows = xp.astype(rows, dtype or rows.dtype)
+        cpu, default = (partial(way, height=height) for way in (_loop_of_jax(), _by_standard))
+        return jax().lax.platform_dependent(rows, codes, weights, cpu=cpu, default=default)
+    if _loops(place):
+        return _loop_of_jax()(rows, codes, weights, height, dtype)
     if place == NUMPY and not confined:
         if isinstance(rows, Sparse):
             return rows.sums_by_code(codes, height, weights)
@@ -112,8 +114,8 @@ def _sums(
             values = np.ones(len(codes), rows.dtype) if weights is None else weights
             return np.asarray(_marks(codes, height, values) @ rows)
     if confined and rows.shape[0]:
-        return _by_scan(rows, codes, height, weights)
-    return _by_standard(rows, codes, height, weights)
+        return _by_scan(rows, codes, weights, height)
+    return _by_standard(rows, codes, weights, height)
 
 
 # ---------------------------------------------------------------- of libraries
@@ -151,9 +153,10 @@ def _loop_of_jax() -> Any:
     """The sums of blocks of rows, added up: nothing as large as `rows` is allocated."""
     lax, jnp = jax().lax, jax().numpy
 
-    def loop(rows: Any, codes: Any, weights: Any, height: int, dtype: Any) -> Any:
+    def loop(rows: Any, codes: Any, weights: Any, height: int, dtype: Any = None) -> Any:
+        dtype = dtype or rows.dtype
         # Sums of blocks are a small share.
-        step = max(1, min(max(RUN, 8 * height), rows.shape[0]))
+        step = min(max(RUN, 8 * height), rows.shape[0])
         zeros = jnp.zeros((height, rows.shape[1]), dtype)
 
         def add(total: Any, start: Any, length: int) -> Any:
@@ -166,42 +169,22 @@ def _loop_of_jax() -> Any:
             # The barrier keeps XLA from adding the rows to the total one by one.
             return total + lax.optimization_barrier(zeros.at[at].add(part))
 
-        whole = rows.shape[0] // step
+        whole = rows.shape[0] // max(1, step)
         total = lax.fori_loop(0, whole, lambda i, total: add(total, i * step, step), zeros)
         return add(total, whole * step, rows.shape[0] - whole * step)
 
-    return jax().jit(loop, static_argnums=(3, 4))
-
-
-def _under_jax(rows: Any, codes: Any, weights: Any, height: int) -> Any:
-    """The same under a transformation of JAX, which may compile it for any device."""
-    weighted = rows if weights is None else rows * weights[:, None]
-    return jax().lax.platform_dependent(
-        weighted,
-        codes,
-        cpu=partial(_add_segments, height=height),
-        default=partial(_by_standard, height=height),
-    )
-
-
-def _add_segments(rows: Any, codes: Any, height: int) -> Any:
-    """Segments of runs of rows, so that float32 loses no digits."""
-    n, jnp = rows.shape[0], jax().numpy
-    runs = 1 if itemsize(rows.dtype) == 8 else max(1, min(n // RUN, n // (8 * height)))
-    run = jnp.arange(n, dtype=codes.dtype) // max(1, -(-n // runs))
-    sums = jax().ops.segment_sum(rows, codes + height * run, runs * height)
-    return sums.reshape(runs, height, -1).sum(axis=0)
+    return jax().jit(loop, static_argnames=("height", "dtype"))
 
 
 # ---------------------------------------------------------------- by the standard
 
 
-def _by_standard(rows: Array, codes: Array, height: int, weights: Array | None = None) -> Array:
+def _by_standard(rows: Array, codes: Array, weights: Array | None, height: int) -> Array:
     is_scanned = height > MOST_ONE_HOT and not isinstance(rows, Sparse) and rows.shape[0]
-    return (_by_scan if is_scanned else _by_products)(rows, codes, height, weights)
+    return (_by_scan if is_scanned else _by_products)(rows, codes, weights, height)
 
 
-def _by_products(rows: Array, codes: Array, height: int, weights: Array | None) -> Array:
+def _by_products(rows: Array, codes: Array, weights: Array | None, height: int) -> Array:
     """Products with one-hot matrices of some classes at a time."""
     xp, _ = place_of(codes)
     parts = []
@@ -213,7 +196,7 @@ def _by_products(rows: Array, codes: Array, height: int, weights: Array | None) 
     return parts[0] if len(parts) == 1 else xp.concat(parts, axis=0)
 
 
-def _by_scan(rows: Array, codes: Array, height: int, weights: Array | None) -> Array:
+def _by_scan(rows: Array, codes: Array, weights: Array | None, height: int) -> Array:
     """Sums of 1, 2, 4, … rows up to each one of its class, in the order of classes."""
     xp, device = place_of(codes)
     rows = rows.dense() if isinstance(rows, Sparse) else rows
