@@ -25,7 +25,7 @@ from slce_xp.core._groups import Groups
 from slce_xp.core._label_free import principal_scores
 from slce_xp.core._moments import NEAR, GroupMoments
 from slce_xp.core._problem import Problem
-from slce_xp.core._rows import Rows, open_array
+from slce_xp.core._rows import MemoryRows, Rows
 
 # Second moments of all folds may take so many bytes: otherwise each fold is fitted by itself.
 MOST_SHARED = 2**30
@@ -127,7 +127,7 @@ def _shared_models(
         centre = place.xp.astype(model.mean, rows.dtype, copy=False)
         if model.plan.form == "gram":
             scores, _ = principal_scores(rows, exact=True)
-            rows, centre = open_array(scores), place.xp.zeros_like(scores[0, :])
+            rows, centre = MemoryRows(scores), place.xp.zeros_like(scores[0, :])
         frame = Frame(1.0, centre)
         parts = _moments_by_fold(rows, frame, labels, folds)
         if parts is None:

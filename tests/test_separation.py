@@ -20,7 +20,7 @@ from slce_xp.cli import main
 from slce_xp.core import _pairs, _plane_search, _planes, separating_components
 from slce_xp.core._groups import Groups
 from slce_xp.core._moments import moments_of
-from slce_xp.core._rows import open_array
+from slce_xp.core._rows import MemoryRows
 from slce_xp.core._shrinkage import Spectrum
 
 
@@ -879,7 +879,7 @@ def test_how_many_samples_a_spread_rests_on(xp):
     wanted = (centred**2).sum(axis=0) ** 2 / (centred**4).sum(axis=0)
     parts = []
     for rows in (slice(0, 100), slice(100, 900)):
-        opened = open_array(xp.array(X[rows]))
+        opened = MemoryRows(xp.array(X[rows]))
         groups = Groups.of(np.arange(900)[rows] % 3, 3, weights[rows])
         parts.append(moments_of(opened, groups, powers=True))
     found = xp.numpy((parts[0] + parts[1]).supports)

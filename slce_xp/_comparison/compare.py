@@ -19,7 +19,7 @@ from slce_xp._data.labels import Labels, as_labels
 from slce_xp._errors import invalid, naming, not_installed, wrong_type
 from slce_xp._folds import as_group_codes, make_folds
 from slce_xp._progress import Steps
-from slce_xp.core._rows import open_array
+from slce_xp.core._rows import MemoryRows
 
 
 def compare(
@@ -158,7 +158,7 @@ def _check_finite(matrix: Any, impute: bool) -> None:
     """Raise the error of a fit for NaN and infinity; NaN may be there to be filled."""
     if not impute:
         wrapped = _backend.Sparse(matrix) if _backend.is_sparse(matrix) else matrix
-        open_array(wrapped).raise_if_not_finite()
+        MemoryRows(wrapped).raise_if_not_finite()
         return
     facts = columns.statistics(matrix)
     for wrong, what, remedy in (

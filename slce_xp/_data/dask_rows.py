@@ -60,11 +60,6 @@ class DaskRows(Rows):
         self._given = x
         self._x = x if x.numblocks[1] == 1 else x.rechunk({0: "auto", 1: -1})
 
-    @property
-    def has_outer(self) -> bool:
-        """True if `outer` is supported: not of sparse rows, which are not shifted."""
-        return not self.is_sparse
-
     def prepare_for_second_moment(self) -> None:
         """Join chunks of fewer than d rows, and take blocks of as many: each adds a matrix."""
         self.block_bytes = max(self.block_bytes, self.d * self.d * self.itemsize)

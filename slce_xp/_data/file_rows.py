@@ -157,11 +157,6 @@ class FileRows(BlockRows):
             panels.append(_mirrored(joined, self.place))
         return _mirrored(panels, self.place)
 
-    @property
-    def has_outer(self) -> bool:
-        """True if `outer` is supported: not of sparse rows, which are not shifted."""
-        return not self.is_sparse
-
 
 def _within(rows: slice, step: int) -> list[slice]:
     return [slice(i, min(i + step, rows.stop)) for i in range(rows.start, rows.stop, step)]

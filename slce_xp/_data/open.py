@@ -12,7 +12,7 @@ from slce_xp._backend import Array, Place
 from slce_xp._data.file_rows import FileRows
 from slce_xp._data.row_reader import RowReader
 from slce_xp._progress import Progress
-from slce_xp.core._rows import Rows, open_array
+from slce_xp.core._rows import MemoryRows, Rows
 
 
 def open_rows(
@@ -46,7 +46,7 @@ def open_rows(
         return dask_rows.DaskRows(x, dtype, progress, kept)  # type: ignore[no-any-return]
     if isinstance(x, RowReader):
         return FileRows(x, place or x.place, read_rows, panel_rows, dtype, progress, kept)
-    return open_array(x, dtype, progress, kept)
+    return MemoryRows(x, dtype, progress, kept)
 
 
 def open_at(x: Array, place: Place) -> Rows:

@@ -121,7 +121,7 @@ class Centred:
     def scatter_times(self, columns: Array) -> Array:
         """C·V with C = Σ s·w·(x − m)(x − m)ᵀ, (d, b) ↦ (d, b): one pass over X."""
         term = partial(_scatter_term, self._frame, columns)
-        made = 2 * columns.shape[1] + (0 if self._rows.is_sparse else self.d)
+        made = int(columns.shape[1]) + self._made(columns)
         return self._rows.sum(term, made, self.root, self.sign)[0]
 
     def times(self, columns: Array) -> Array:
@@ -152,7 +152,7 @@ class Centred:
         rows = self._rows
         if isinstance(rows, MemoryRows) and self._frame.shifts_products and factors is None:
             is_view = self._frame.scale == 1.0
-            gram = rows.outer(None if is_view else partial(_scaled, self._frame))
+            gram = rows.outer(None if is_view else lambda x, _: self._frame.scaled(x))
             share = self._rows.put(self._groups.shares)
             mean = gram @ share
             gram -= mean[:, None]
@@ -220,10 +220,6 @@ class Centred:
         """True if vectors of samples are so much shorter that two products a pass are worth it."""
         is_read = not (self._rows.in_memory or self._rows.is_chunked)
         return WIDE * self.n < self.d and self._groups.is_supervised and not is_read
-
-
-def _scaled(frame: Frame, x: Array, columns: slice) -> Array:
-    return frame.scaled(x)
 
 
 def _prepared(frame: Frame, factors: Array | None, x: Array, columns: slice) -> Array:

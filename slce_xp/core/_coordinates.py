@@ -97,16 +97,15 @@ class Samples:
         """U·G for rows U, (b, n) ↦ (b, n)."""
         return self._samples.gram_times(rows.T).T
 
-    def leading(self, matrix: Array, known: Array, count: int, sign: Array | None = None) -> Pairs:
+    def leading(self, matrix: Array, known: Array, count: int) -> Pairs:
         """The `count` leading eigenpairs of D·T.
 
         With T = L·Lᵀ they are those of LᵀDL: its eigenvector w gives u = L⁻ᵀw, for which Xᵀu has
         unit length.
         """
         factor = factored(matrix, self._ridge)
-        signed = factor if sign is None else factor * sign[:, None]
         means = known.T @ factor
-        small = 2.0 * (means.T @ means) - factor.T @ signed
+        small = 2.0 * (means.T @ means) - factor.T @ self._samples.signed(factor)
         values, vectors = _backend.largest_eigenpairs(small, count)
         return Pairs(values, _backend.solve_upper(factor.T, vectors))
 

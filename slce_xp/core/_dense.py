@@ -37,7 +37,7 @@ def gram(problem: Problem, k: int, seed: int) -> Solution:
     matrix, known = samples.outer(), samples.indicators
     side = Samples(problem, rounding)
     count = min(k + 1, n)
-    pairs = side.leading(matrix, known, count, samples.sign)
+    pairs = side.leading(matrix, known, count)
     (host,) = _eigen.read_finite(pairs.values)
     found = min(int((host > GRAM_LEVEL * rounding).sum()), k)
     vectors = side.vectors(pairs.coordinates[:, :found].T)

@@ -74,12 +74,7 @@ def krylov(problem: Problem, request: Request) -> Solution:
     number of eigenvalues above some level below them is proved. The level is fixed before the first
     pass: one that follows the residual would chase itself.
     """
-    rounding, total = problem.rounding(MULTIPLIED), problem.sizes.total
-    goal = max(request.tol * total, rounding)
-    side: Features | Samples = Features(problem)
-    if problem.samples.prefers_samples:
-        side = Samples(problem, rounding)
-    search = _Search(problem, side, request, rounding, goal)
+    search = _Search(problem, request)
     while not search.is_done:
         search.step()
     return search.solution()
@@ -88,22 +83,19 @@ def krylov(problem: Problem, request: Request) -> Solution:
 class _Search:
     """State of an iteration: its space, and the result of the last small problem."""
 
-    def __init__(
-        self,
-        problem: Problem,
-        side: Features | Samples,
-        request: Request,
-        rounding: float,
-        goal: float,
-    ) -> None:
-        self._problem, self._side, self._request = problem, side, request
-        self._rounding, self._goal = rounding, goal
-        self._level = 2.0 * (rounding + goal)
+    def __init__(self, problem: Problem, request: Request) -> None:
+        self._problem, self._request = problem, request
+        self._rounding = problem.rounding(MULTIPLIED)
+        self._goal = max(request.tol * problem.sizes.total, self._rounding)
+        self._level = 2.0 * (self._rounding + self._goal)
+        self._side: Features | Samples = Features(problem)
+        if problem.samples.prefers_samples:
+            self._side = Samples(problem, self._rounding)
         width = max(request.width, problem.n_classes)
         if not problem.is_supervised:
             width = max(width, problem.n_classes + min(request.k, MOST_RANDOM) + MORE_RANDOM)
         self._space = KrylovSpace(
-            side.apply, self._start(width), side.classes, request.rows + width
+            self._side.apply, self._start(width), self._side.classes, request.rows + width
         )
         self._passes = self._solved_size = 0
         self._directions: np.ndarray | None = None

@@ -125,8 +125,8 @@ class Rows(ABC):
 
     @property
     def has_outer(self) -> bool:
-        """True if `outer` is supported."""
-        return True
+        """True if `outer` is supported: not of sparse rows, which are not shifted."""
+        return not self.is_sparse
 
     def prepare_for_second_moment(self) -> None:  # noqa: B027 -- for those that have chunks
         """Join small chunks: each makes a second moment, which is as large as d²."""
@@ -287,14 +287,9 @@ class MemoryRows(BlockRows):
         return x if self._kept is None else xp.take(x, self._kept, axis=0)
 
     @property
-    def has_columns(self) -> bool:
-        """True if `columns` is supported: of sparse matrices, SciPy's have columns."""
-        return not self.is_sparse or bool(self._x.has_columns)
-
-    @property
     def has_outer(self) -> bool:
-        """True if `outer` is supported."""
-        return self.has_columns
+        """True if `columns` and `outer` are supported: of sparse matrices, SciPy's have columns."""
+        return not self.is_sparse or bool(self._x.has_columns)
 
     @property
     def is_ready(self) -> bool:
@@ -320,9 +315,6 @@ class MemoryRows(BlockRows):
         kept = self._kept
         chosen = self._x[::step, :] if kept is None else xp.take(self._x, kept[::step], axis=0)
         return xp.astype(self.filled(chosen), self.dtype, copy=False)
-
-
-open_array = MemoryRows
 
 
 def rows_of(x: Array) -> MemoryRows:
@@ -383,8 +375,6 @@ def _largest_of(dtype: Any, block: Array) -> tuple[Array]:
 def even_slices(length: int, step: int) -> Iterator[slice]:
     """Slices of at most `step`, as even as can be: a sliver costs a product its speed."""
     parts = max(1, -(-length // step))
-    if parts == 1:
-        return iter((slice(0, length),))
     edges = [length * i // parts for i in range(parts + 1)]
     return (slice(a, b) for a, b in itertools.pairwise(edges))
 
@@ -394,8 +384,6 @@ def _slices_of_even_size(n: int, size: Callable[[int], int], most: int) -> Itera
     parts = max(1, -(-size(n) // most))
     if parts == 1:
         return iter((slice(0, n),))
-    if parts >= n:
-        return (slice(i, i + 1) for i in range(n))
     targets = (size(n) * i // parts for i in range(1, parts))
     edges = sorted({0, n, *(bisect.bisect_left(range(n), t, key=size) for t in targets)})
     return (slice(a, b) for a, b in itertools.pairwise(edges))
