@@ -130,8 +130,8 @@ def test_pulls_and_their_gradient_are_derivatives(monkeypatch, n_classes, block)
 def test_the_tangent_of_all_pairs_is_joined_from_blocks(monkeypatch):
     rng = np.random.default_rng(0)
     means, shares = rng.standard_normal((9, 4)), rng.random(9)
-    means[5] = means[2]  # they have slack, but for rounding
-    means[5, 0] += 1e-7
+    means[5] = means[2]  # they have slack: they coincide, but for rounding
+    means[5, 0] += 1e-10
     factor = rng.standard_normal((4, 4))
     (whole,) = _pairs.every_pair(means, shares)
     expected = whole.tangent(factor)
@@ -144,6 +144,16 @@ def test_the_tangent_of_all_pairs_is_joined_from_blocks(monkeypatch):
         np.testing.assert_allclose(value, exact, rtol=1e-9)
     assert found.bound(2) == pytest.approx(expected.bound(2), rel=1e-9)
     assert _pairs.error_of_all(means @ factor, shares) == pytest.approx(expected.log_error)
+
+
+def test_tangents_bound_all_planes_where_means_coincide():
+    rng = np.random.default_rng(0)
+    means, shares = rng.standard_normal((9, 4)), rng.dirichlet(np.ones(9))
+    means[:2] *= [0.0, 0.0, 0.3, 0.0]  # they coincide along the first two axes
+    listed, _ = _pairs.pairs_of(means, shares, 2)
+    tangent = listed.tangent(np.eye(4, 2))
+    assert tangent.slack > 0.0
+    assert -math.inf < tangent.bound(2) < _planes.best_plane(means, shares, 2).log_error
 
 
 @pytest.mark.parametrize(("n_classes", "seed"), [(6, 13), (8, 14), (8, 41), (8, 43), (30, 0)])
@@ -218,7 +228,7 @@ def test_a_plane_of_drawn_pairs_is_no_worse_than_the_leading_axes():
 
 @pytest.mark.parametrize("most", [_pairs.MOST_PAIRS, 5])
 def test_the_bound_holds_if_some_means_are_nearly_the_same_beside_others(monkeypatch, most):
-    """Pairs whose distance is rounding of larger ones count as one mean, and may not be."""
+    """The square of their distance is less than rounding of the others'."""
     monkeypatch.setattr(_pairs, "MOST_PAIRS", most)
     far = 1e7
     means = np.array([[0, 0, 0], [1, 2.0, 0], [far, 0, 0], [0, 0, far], [far, far, far]])

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -23,9 +22,7 @@ from .. import _backend
 MOST_PAIRS = 50_000  # in a list; more are drawn from
 LEAST_PARTNERS = 8  # of a class in a list that is drawn
 BLOCK_NUMBERS = 150_000  # that are allocated at a time; all of a complete list, K² of them, fit
-# Squared distances below this share of the largest are zero: the classes have the same mean.
-SAME_MEAN = 1e-12
-# δ / √8 of two projected means that coincide: the slope of the error is infinite there.
+# Up to this δ / √8 two projected means coincide: the slope of the error is infinite there.
 NO_DISTANCE = 1e-9
 LARGEST_EXPONENT = 700.0  # whose exponential is finite
 TINY = 1e-300  # which stands for a weight of zero
@@ -41,16 +38,14 @@ class Tangent(NamedTuple):
         −∂ log_error / ∂P.
     inner : float
         The inner product of `gradient` and P.
-    is_exact : bool
-        Whether no two projected means coincide, so that the gradient is exact.
     slack : float
-        What pairs that count as having the same mean could take off the error in a plane.
+        What pairs whose projected means coincide could take off the error in a plane: elsewhere
+        they count as a constant.
     """
 
     log_error: float
     gradient: np.ndarray
     inner: float
-    is_exact: bool
     slack: float
 
     def joined(self, other: Tangent) -> Tangent:
@@ -61,14 +56,11 @@ class Tangent(NamedTuple):
             log_error,
             mine * self.gradient + others * other.gradient,
             mine * self.inner + others * other.inner,
-            self.is_exact and other.is_exact,
             self.slack + other.slack,
         )
 
     def bound(self, p: int) -> float:
         """A lower bound of `log_error` in all planes of p dimensions: it is convex in P."""
-        if not self.is_exact:
-            return -math.inf
         descent = float(np.linalg.eigvalsh(self.gradient)[-p:].sum()) - self.inner
         bound = self.log_error - max(descent, 0.0)
         share = self.slack * math.exp(min(-bound, LARGEST_EXPONENT))
@@ -99,21 +91,6 @@ class Pairs:
     def __len__(self) -> int:
         """Return the number of pairs."""
         return len(self._log_weights)
-
-    @cached_property
-    def _full_squares(self) -> np.ndarray:
-        return self.squares(self.means)
-
-    @cached_property
-    def _moves(self) -> np.ndarray:
-        """Whether the means of a pair differ. Others are confused in every plane."""
-        centred = self.means - self.means.mean(axis=0)
-        return np.asarray(self._full_squares > SAME_MEAN * np.square(centred).sum(axis=1).max())
-
-    @cached_property
-    def _slack(self) -> float:
-        errors = np.exp(_backend.special().log_ndtr(-0.5 * np.sqrt(self._full_squares)))
-        return float(np.exp(self._log_weights) @ np.where(self._moves, 0.0, 0.5 - errors))
 
     def _differences(self, points: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
         """Those of points (K, …, r), shape (P, …, r), some of the r columns at a time."""
@@ -146,8 +123,8 @@ class Pairs:
         logs -= largest  # all errors may underflow: in units of the largest density
         pulls = np.exp(logs, out=logs)
         total = np.einsum("i...,i...->...", pulls, _backend.special().erfcx(roots))
-        np.multiply(pulls.T, self._moves, out=pulls.T)
-        pulls /= np.maximum(roots, NO_DISTANCE, out=roots)
+        roots[roots <= NO_DISTANCE] = math.inf
+        pulls /= roots
         pulls /= 8.0 * math.sqrt(math.pi) * total
         return largest + np.log(0.5 * total), pulls
 
@@ -156,10 +133,12 @@ class Pairs:
         squares = self.squares(self.means @ factor)
         error, pulls = self.errors_and_pulls(squares)
         gradient = self.means.T @ self.pulled(pulls, self.means)
-        coincide = (squares <= 8.0 * NO_DISTANCE**2) & self._moves
-        return Tangent(
-            float(error), gradient, float(pulls @ squares), not coincide.any(), self._slack
-        )
+        slack, coincide = 0.0, squares <= 8.0 * NO_DISTANCE**2
+        if coincide.any():
+            apart = np.sqrt(self.squares(self.means)[coincide])
+            errors = np.exp(_backend.special().log_ndtr(-0.5 * apart))
+            slack = float(np.exp(self._log_weights[coincide]) @ (0.5 - errors))
+        return Tangent(float(error), gradient, float(pulls @ squares), slack)
 
 
 def pairs_of(means: np.ndarray, shares: np.ndarray, p: int) -> tuple[Pairs, bool]:

@@ -36,12 +36,8 @@ def search(pairs: Pairs, shares: np.ndarray, p: int) -> np.ndarray:
 
 def _best(pairs: Pairs, planes: np.ndarray, count: int) -> np.ndarray:
     """Those of some planes with the least errors, (S, k, p) ↦ (count, k, p)."""
-    together = max(DESCENTS, DRAWN_NUMBERS // (DESCENTS * len(pairs)))  # in little memory
-    errors = [
-        pairs.errors_and_pulls(pairs.squares(_points(pairs, some)))[0]
-        for some in np.split(planes, range(together, len(planes), together))
-    ]
-    return np.asarray(planes[np.argsort(np.concatenate(errors), kind="stable")[:count]])
+    errors, _ = pairs.errors_and_pulls(pairs.squares(_points(pairs, planes)))
+    return np.asarray(planes[np.argsort(errors, kind="stable")[:count]])
 
 
 def _points(pairs: Pairs, bases: np.ndarray) -> np.ndarray:
