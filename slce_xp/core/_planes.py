@@ -16,12 +16,8 @@ from . import _plane_search
 from ._pairs import TINY, Pairs, Tangent, error_of_all, every_pair, pairs_of
 
 MOST_RELAXED = 12  # steps of the relaxed problem
-# They end if the bound can rise by no more than this: a difference of logarithms of the error, or a
-# share of what the plane is above the bound.
-SMALL_GAP, SHARE_OF_GAP = 1e-3, 0.2
+SMALL_GAP = 1e-3  # of logarithms of the error: they end if the bound can rise by no more
 MOST_WORK = 1e10  # flops of their eigenproblems and products; large problems get fewer steps
-SUFFICIENT = 1e-4  # share of the predicted descent that a step must reach
-REMEMBERED = 4  # errors of earlier steps that a step may be compared with
 
 
 class Plane:
@@ -69,7 +65,7 @@ class Plane:
         if p >= k:
             return self.log_error
         pairs, are_all = pairs_of(means, shares, p)
-        factor, bound = _relax(pairs, p, self.log_error)
+        factor, bound = _relax(pairs, p)
         if not are_all:
             tangents = (block.tangent(factor) for block in every_pair(means, shares))
             bound = reduce(Tangent.joined, tangents).bound(p)
@@ -122,13 +118,10 @@ def least_plane(means: np.ndarray, shares: np.ndarray, share: float) -> Plane:
     return plane
 
 
-def _relax(pairs: Pairs, p: int, reached: float) -> tuple[np.ndarray, float]:
+def _relax(pairs: Pairs, p: int) -> tuple[np.ndarray, float]:
     """Projected gradient steps with the lengths of Barzilai and Borwein.
 
-    Parameters
-    ----------
-    reached : float
-        The logarithm of the error of a plane.
+    A step may raise the error, but not above that of the first point.
 
     Returns
     -------
@@ -140,27 +133,23 @@ def _relax(pairs: Pairs, p: int, reached: float) -> tuple[np.ndarray, float]:
     k = pairs.means.shape[1]
     factor = np.eye(k) * math.sqrt(p / k)
     tangent = pairs.tangent(factor)
-    best, errors = (tangent.bound(p), factor), [tangent.log_error]
+    best, highest = (tangent.bound(p), factor), tangent.log_error
     length = 1.0 / max(float(np.linalg.norm(tangent.gradient, 2)), TINY)
     work = 30.0 * k**3 + 10.0 * len(pairs) * k
     for _ in range(max(2, min(MOST_RELAXED, int(MOST_WORK / work)))):
-        enough = max(SMALL_GAP, SHARE_OF_GAP * (reached - best[0]))
-        if errors[-1] - best[0] <= enough < math.inf:
+        if tangent.log_error - best[0] <= SMALL_GAP:
             break
         projector = factor @ factor.T
         while True:
             factor = _nearest_relaxed(projector + length * tangent.gradient, p)
             found = pairs.tangent(factor)
             change = factor @ factor.T - projector
-            promised = float((change * tangent.gradient).sum())
-            highest = max(errors[-REMEMBERED:]) - SUFFICIENT * promised
-            if found.log_error <= highest or promised < SMALL_GAP**2:
+            if found.log_error <= highest or np.linalg.norm(change) < SMALL_GAP**2:
                 break
             length *= 0.25
         bent = float((change * (tangent.gradient - found.gradient)).sum())
         length = float((change * change).sum()) / bent if bent > TINY else 4.0 * length
         tangent = found
-        errors.append(tangent.log_error)
         best = max(best, (tangent.bound(p), factor), key=lambda pair: pair[0])
     return best[1], best[0]
 
