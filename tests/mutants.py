@@ -231,7 +231,7 @@ MUTANTS = {
     ),
     "plan": Mutant(
         "a plan that forgets matrices of the dense form",
-        "_planning/memory.py",
+        "_planning/problem.py",
         "block + 3 * d * d * item, ((1 + solver) * d * d",
         "block + d * d * item, (d * d",
         "tests/test_max_memory.py::test_unlabelled_and_weighted_samples_stay_within_the_plan",
@@ -240,8 +240,8 @@ MUTANTS = {
     "transform-centre": Mutant(
         "an embedding that is not centred",
         "_model.py",
-        "return (rows - mean) @ axes",
-        "return rows @ axes",
+        "    rows = rows - mean\n    if fills:",
+        "    if fills:",
         "tests/test_model.py::test_embedding_and_reconstruction_follow_their_formulas",
     ),
     "inverse-centre": Mutant(
@@ -275,8 +275,8 @@ MUTANTS = {
     "holm": Mutant(
         "adjusted p-values in the order of the p-values",
         "_permutation.py",
-        "adjusted[order] = np.minimum(steps, 1.0)",
-        "adjusted[:] = np.minimum(steps, 1.0)",
+        "found[order] = np.maximum.accumulate(",
+        "found = np.maximum.accumulate(",
         "tests/test_permutation.py::test_pairs_by_holm",
     ),
     "leak": Mutant(
