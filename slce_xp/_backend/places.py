@@ -117,11 +117,8 @@ def find_place(backend: str | ModuleType, device: object = None) -> Place:
     Raises ImportError if the library is missing, ValueError for an unknown name or a device that
     the library does not have, RuntimeError if there is no GPU.
     """
-    xp = _load(backend) if isinstance(backend, str) else _as_namespace(backend)
-    if compat.is_cupy_namespace(xp):
-        _require_cuda_for_cupy(xp)
-    if is_dpnp(xp):
-        _require_sycl_for_dpnp()
+    xp = _find_namespace(backend)
+    _require_driver(xp)
     missing = missing_functions(xp)
     if missing:
         raise ValueError(
@@ -156,12 +153,20 @@ def describe_backend(name: str) -> str:
     return ", ".join(dict.fromkeys(map(device_name, [place.device, *_devices(place.xp)])))
 
 
-def _load(name: str) -> ModuleType:
-    if name not in _LIBRARIES:
+def _find_namespace(backend: str | ModuleType) -> ModuleType:
+    # `torch`, `cupy` and the like are meant as their standard-conforming wrappers.
+    name = backend if isinstance(backend, str) else str(getattr(backend, "__name__", ""))
+    if name in _LIBRARIES:
+        return _load(name)
+    if isinstance(backend, str) or not (name and hasattr(backend, "asarray")):
         raise ValueError(
             f"backend must be one of {', '.join(map(repr, BACKENDS))}, an array-API namespace "
-            f"or None (follow X); got {name!r}"
+            f"or None (follow X); got {backend!r}"
         )
+    return backend
+
+
+def _load(name: str) -> ModuleType:
     module, package = _LIBRARIES[name]
     try:
         return importlib.import_module(module)
@@ -174,29 +179,14 @@ def _load(name: str) -> ModuleType:
         ) from error
 
 
-def _as_namespace(backend: object) -> ModuleType:
-    if not hasattr(backend, "asarray") or not hasattr(backend, "__name__"):
-        raise ValueError(
-            f"backend must be one of {', '.join(map(repr, BACKENDS))}, an array-API namespace "
-            f"or None (follow X); got {backend!r}"
-        )
-    # `torch`, `cupy` and the like are meant as their standard-conforming wrappers.
-    name = str(backend.__name__)
-    return _load(name) if name in _LIBRARIES else backend  # type: ignore[return-value]
-
-
-def _require_cuda_for_cupy(xp: ModuleType) -> None:
-    # `import cupy` succeeds without a driver.
-    if not xp.cuda.is_available():
+def _require_driver(xp: ModuleType) -> None:
+    # CuPy and dpnp can be imported without one.
+    if compat.is_cupy_namespace(xp) and not xp.cuda.is_available():
         raise RuntimeError(
             "backend='cupy' needs a CUDA GPU and its driver, and none was found; "
             "use backend='numpy' to compute on the CPU"
         )
-
-
-def _require_sycl_for_dpnp() -> None:
-    # `import dpnp` succeeds without a driver.
-    if not importlib.import_module("dpctl").get_devices():
+    if is_dpnp(xp) and not importlib.import_module("dpctl").get_devices():
         raise RuntimeError(
             "backend='dpnp' needs a SYCL device and its driver, and none was found; install the "
             "driver of your GPU or, for the CPU, intel-opencl-rt, or use backend='numpy'"

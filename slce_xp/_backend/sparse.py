@@ -156,13 +156,7 @@ class Sparse(Matrix):
         xp, device = self.place
         if weights is None:
             weights = xp.ones((1, self.shape[0]), dtype=self.dtype, device=device)
-        if self.place != NUMPY:
-            return self._with_values(self.values * self.values).adjoint(weights.T).T
-        data, columns, pointers = self.parts()
-        lengths, squares = np.diff(pointers), data * data
-        sums = [np.bincount(columns, squares * np.repeat(w, lengths), self.shape[1])
-                for w in weights]  # fmt: skip
-        return np.stack(sums).astype(self.dtype, copy=False)
+        return self._with_values(self.values * self.values).adjoint(weights.T).T
 
     # ------------------------------------------------------------ parts
 
@@ -242,8 +236,9 @@ class Sparse(Matrix):
             _, columns, pointers = self.parts()
             return Sparse(_torch_csr(pointers, columns, values, self.shape))
         parts = (values, matrix.indices, matrix.indptr)
-        make = compressed_views if self.place == NUMPY else _compressed
-        return Sparse(make(type(matrix), parts, matrix.shape))
+        if self.place == NUMPY:
+            return Sparse(compressed_views(type(matrix), parts, matrix.shape))
+        return Sparse(type(matrix)(parts, shape=matrix.shape))
 
     def copy(self) -> Sparse:
         """The same in memory of its own."""
@@ -296,10 +291,6 @@ def _torch_csr(pointers: Any, columns: Any, values: Any, shape: tuple[int, int])
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta")
         return make(pointers, columns, values, shape, check_invariants=False)
-
-
-def _compressed(kind: Any, parts: tuple[Array, Array, Array], shape: tuple[int, int]) -> Any:
-    return kind(parts, shape=shape)
 
 
 def compressed_views(kind: Any, parts: tuple[Array, Array, Array], shape: tuple[int, int]) -> Any:

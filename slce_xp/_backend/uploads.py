@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from typing import Any, NamedTuple
 
 import array_api_compat as compat
 import numpy as np
@@ -124,12 +124,11 @@ class _UploadsAhead(Uploads):
         self._streams.copying.synchronize()
 
 
-class _Coming:
+class _Coming(NamedTuple):
     """A block on a device, and the event of its arrival."""
 
-    def __init__(self, block: Array, arrived: Any) -> None:
-        self.block = block
-        self.arrived = arrived
+    block: Array
+    arrived: Any
 
 
 class _CupyStreams:
