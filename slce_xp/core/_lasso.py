@@ -19,9 +19,6 @@ FISTA_STEPS, NEWTON_STEPS = 50, 10
 MOST_HALVINGS = 6
 # Rounds in which the duality gap hardly falls, until only rounding is left.
 MOST_STALLED = 20
-MOST_ROUNDS = 400
-# Rows that enter in a round, at least; otherwise as many as there are already.
-LEAST_ENTERING = 8
 # Added to the diagonal of a Newton step, relative to it: columns of X may be copies of others.
 REGULARIZATION = 1e-12
 
@@ -100,22 +97,18 @@ def solve(problem: Lasso, start: np.ndarray, accuracy: float) -> np.ndarray:
     numpy.ndarray, shape (m, r)
     """
     weights, best, stalled = start, np.inf, 0
-    for _ in range(MOST_ROUNDS):
+    while True:
         sizes = norms(problem.correlations(weights))
         gap, _ = problem.gap_and_factor(weights, sizes.max(initial=0.0))
         stalled = 0 if gap < 0.9 * best else stalled + 1
         if gap <= accuracy or stalled > MOST_STALLED:
-            break
+            return weights
         best = min(gap, best)
         # Rows that are not zero, and those that enter.
-        active = np.asarray(weights.any(axis=1))
-        entering = np.flatnonzero(~active & (sizes > problem.penalty))
-        most = max(LEAST_ENTERING, int(active.sum()))
-        active[entering[np.argsort(-sizes[entering], kind="stable")[:most]]] = True
-        rows = np.flatnonzero(active)
-        small, weights = problem.only(rows), np.where(active[:, None], weights, 0.0)
-        weights[rows] = _newton(small, _fista(small, weights[rows]))
-    return weights
+        rows = np.flatnonzero(weights.any(axis=1) | (sizes > problem.penalty))
+        small, found = problem.only(rows), np.zeros_like(weights)
+        found[rows] = _newton(small, _fista(small, weights[rows]))
+        weights = found
 
 
 def _fista(problem: Lasso, weights: np.ndarray) -> np.ndarray:

@@ -10,6 +10,7 @@ import numpy as np
 
 from .. import _backend
 from .._backend import Array
+from .._errors import invalid
 from . import _eigen
 from ._batches import Batches, Effects, WithoutEffects
 from ._centred import Centred, Frame
@@ -188,3 +189,12 @@ def problem_of(
     else:
         samples = WithoutEffects(rows, groups, frame, effects, is_near=is_near)
     return Problem(known, samples, sizes, effects)
+
+
+def no_difference(labels: str) -> ValueError:
+    """The error for classes that nothing tells apart; `labels` is what the caller calls them."""
+    return invalid(
+        labels,
+        f"{labels} must hold classes whose means differ; they agree in all features. "
+        f"Check {labels}",
+    )

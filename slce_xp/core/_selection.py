@@ -24,7 +24,7 @@ from .._errors import invalid
 from . import _eigen
 from ._centred import Centred
 from ._lasso import Lasso, norms, solve
-from ._problem import Problem
+from ._problem import Problem, no_difference
 
 # Features that are fetched at a time, at least; otherwise as many as are selected.
 LEAST_FETCHED = 16
@@ -89,7 +89,7 @@ def class_targets(problem: Problem, orthonormal: bool) -> Targets:
     level = 16.0 * len(values) * _eigen.eps_of(between) * max(0.0, float(values[0]))
     rank = min(int((values > level).sum()), len(values) - 1)
     if not rank:
-        raise _no_difference()
+        raise no_difference("y")
     vectors = _eigen.fix_signs(vectors[:, :rank].copy())
     lengths = np.ones(rank) if orthonormal else np.sqrt(values[:rank])
     mixture = _backend.from_host((vectors * lengths).T, problem.place, between.dtype)
@@ -98,12 +98,6 @@ def class_targets(problem: Problem, orthonormal: bool) -> Targets:
         square=float(lengths @ lengths),
         between=float(values[:rank].sum()),
         of_classes=vectors * lengths / np.sqrt(weights[:, None] / weight),
-    )
-
-
-def _no_difference() -> ValueError:
-    return invalid(
-        "y", "y must hold classes whose means differ; they agree in all features. Check y"
     )
 
 
@@ -207,7 +201,7 @@ class SparsePath:
         self.largest = float(self._sizes[self._enters].max(initial=0.0))
         # Class means that are equal but for rounding say nothing.
         if not (self.largest > 0.0 and targets.between > level**2 * (squares + centring).sum()):
-            raise _too_far() if (centring > squares).any() else _no_difference()
+            raise _too_far() if (centring > squares).any() else no_difference("y")
         # The working set: positions, S_t / n + ρ between them, and what the source fetched.
         self._positions = np.zeros(0, dtype=np.int64)
         self._gram = np.zeros((0, 0))

@@ -21,7 +21,7 @@ from . import _eigen, _given
 from ._groups import Groups
 from ._moments import GroupMoments
 from ._planes import Plane, best_plane, least_plane
-from ._problem import Problem, problem_of
+from ._problem import Problem, no_difference, problem_of
 from ._rows import check_gram, rows_of
 from ._shrinkage import Shrinkage, Spectrum, best_shrinkage
 
@@ -174,7 +174,7 @@ def solve(
     """
     xp, moments = problem.place.xp, problem.moments
     solver = _Samples(problem) if form == "gram" else _Features(problem)
-    n_features, eps = solver.spectrum.n_features, _eps(moments)
+    n_features, eps = solver.spectrum.n_features, _eigen.eps_of(moments.sums)
     used = _chosen(moments, solver.spectrum, shrinkage, divides=form == "gram")
     products = solver.discriminate(used.weight)
     matrix, class_weights = _eigen.read_finite(products, moments.class_weights)
@@ -184,11 +184,7 @@ def solve(
     mixture, means = _whitened(matrix, shares, n_features, noise, eps)
     means /= math.sqrt(used.inflation)
     if not means.shape[1]:
-        raise invalid(
-            labels,
-            f"{labels} must hold classes whose means differ; they agree in all features. "
-            f"Check {labels}",
-        )
+        raise no_difference(labels)
     plane = best_plane(means, shares, k) if share is None else least_plane(means, shares, share)
     # By descending variance of the class means, as for eigenvalues.
     inside = means @ plane.basis
@@ -227,7 +223,7 @@ def _chosen(
     divides : bool
         Whether all is divided by it, also if the covariance within classes is not singular.
     """
-    eps = _eps(moments)
+    eps = _eigen.eps_of(moments.sums)
     least, root = 4.0 * max(spectrum.n_features, 1) * eps, math.sqrt(eps)
     if shrinkage is None:
         n = math.ldexp(moments.weight, moments.weight_exponent)  # a weight of 2 duplicates
@@ -293,7 +289,7 @@ class _Features:
 
     def __init__(self, problem: Problem) -> None:
         moments = problem.moments
-        self.rounding = _eps(moments)
+        self.rounding = _eigen.eps_of(moments.sums)
         self._unit, n_varying = _inverse_spread(problem)
         within = moments.scatter()
         within -= _backend.gram(problem.between)
@@ -359,7 +355,7 @@ class _Samples:
 def _inverse_spread(problem: Problem) -> tuple[Array, int]:
     """1 / the standard deviation of each feature within classes, and how many features vary."""
     moments, xp = problem.moments, problem.place.xp
-    eps, total = _eps(moments), moments.column_squares
+    eps, total = _eigen.eps_of(moments.sums), moments.column_squares
     within = total - xp.sum(problem.between * problem.between, axis=0)
     rounding = moments.weight * moments.rounding_squares(eps)
     varies = total > rounding
@@ -383,7 +379,3 @@ def _inverse_spread(problem: Problem) -> tuple[Array, int]:
             "the class by themselves",
         )
     return inverse, int(host.sum())
-
-
-def _eps(moments: GroupMoments) -> float:
-    return _eigen.eps_of(moments.sums)
