@@ -129,6 +129,11 @@ def test_plot_draws_each_feature_and_names_the_largest(genes):
     assert [text.get_text() for text in ax.texts] == [f"gene{j}" for j in largest]
     ends = sorted(line.get_ydata()[-1] for line in ax.lines)
     np.testing.assert_allclose(ends, sorted(path.norms[-1]))
+    ax.figure.draw_without_rendering()
+    leaders = [text.xy for text in ax.texts]  # from the ends of the lines
+    tops = np.array([[1.0, norm] for norm in np.sort(path.norms[-1])[::-1][:4]])
+    wanted = (ax.transData + ax.transAxes.inverted()).transform(tops)[:, 1]
+    np.testing.assert_allclose(leaders, np.stack([np.ones(4), wanted], axis=1))
     assert ax.get_xlim()[0] > ax.get_xlim()[1]  # the penalty falls
     places = [text.get_position()[1] for text in ax.texts]
     assert (np.diff(places) < -0.04).all()

@@ -433,6 +433,15 @@ def test_ellipses_are_where_their_quadratic_form_is_one():
     assert to_hex(line.get_color()) == _looks.COLOURS[1].lower()
 
 
+def test_names_lead_to_the_centres_of_ellipses():
+    rng = np.random.default_rng(0)
+    Z = np.concatenate([rng.normal(size=(60, 2)), rng.normal(30, 1, (20, 2))])  # a skew class
+    centre = Z.mean(axis=0)
+    ax = plot.points(Z, np.full(80, "a"), ellipses=[("a", centre, np.eye(2))])
+    np.testing.assert_allclose(ax.texts[0].xy, centre)
+    np.testing.assert_allclose(plot.points(Z, np.full(80, "a")).texts[0].xy, np.median(Z, axis=0))
+
+
 def test_embedding_of_data_is_out_of_fold():
     rng = np.random.default_rng(0)
     data, y = rng.normal(size=(60, 300)), np.repeat(["a", "b", "c"], 20)  # means nothing
@@ -445,7 +454,7 @@ def test_embedding_of_data_is_out_of_fold():
     assert found.accuracy < 0.5
     assert plot.embedding(data, y, title="mine", components=[0]).get_title() == "mine"
     by_pair = plot.embedding(data, y, groups=np.arange(60) // 2, cv=5)
-    assert "\n5 folds of groups, " in by_pair.get_title()
+    assert by_pair.get_title().endswith("\n5 folds of groups, 95 % regions of means of groups")
 
 
 def test_samples_that_were_never_held_out_are_not_drawn():
@@ -478,6 +487,18 @@ def test_arrows_point_as_their_vectors_and_are_named():
     reach = np.abs(Z).max(axis=0)
     np.testing.assert_allclose(tips, [[1, 0.5], [-0.2, 1]] * reach)
     assert {"gene $1", "gene 2", "0", "1"} <= set(written(ax))
+
+
+def test_long_names_of_arrows_do_not_cross_them():
+    Z, y = many(2)
+    name = "a measurement of many words"
+    for x, up in ((1, 0.05), (1, -0.05), (-1, 0.05), (-1, -0.05)):
+        ax = plot.points(Z - Z.mean(axis=0), y, arrows={name: (x, up), "other": (0.1, 1)})
+        ax.figure.draw_without_rendering()
+        (text,) = [t for t in ax.texts if t.get_text() == name]
+        extent = text.get_window_extent()
+        along = ax.transData.transform(np.linspace(0, 1, 50)[:-1, None] * text.xy)
+        assert not any(extent.contains(*place) for place in along)
 
 
 def test_permutations_are_counted_and_the_observed_statistic_is_marked():

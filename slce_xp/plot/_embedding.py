@@ -118,11 +118,12 @@ def cross_embedding(found: CrossEmbedding, **options: Any) -> Axes:
     Axes
     """
     held = found.folds >= 0
-    by = " of groups" * (found.unit == "groups")
+    in_groups = found.unit == "groups"
+    by, means = (" of groups", "means of groups") if in_groups else ("", "class means")
     title = (
         f"out of fold: {100 * found.accuracy:.1f} % right, "
         f"{100 * found.balanced_accuracy:.1f} % balanced\n"
-        f"{found.n_folds} folds{by}, 95 % regions of class means"
+        f"{found.n_folds} folds{by}, 95 % regions of {means}"
     )
     return points(
         found.scores[held],

@@ -49,9 +49,9 @@ def points(
 ) -> Axes:
     """Plot an embedding of any method.
 
-    Class names are at the medians of their classes, or next to them where they hide fewer samples,
-    or, if that is not readable, in a legend. Points are drawn in random order, so that no class
-    hides the others.
+    Class names are at the centres of their ellipses, or else the medians of their classes, or next
+    to these where they hide fewer samples, or, if that is not readable, in a legend. Points are
+    drawn in random order, so that no class hides the others.
 
     Parameters
     ----------
@@ -179,17 +179,18 @@ def _scatter(
 
 def _draw_ellipses(
     ax: Any, ellipses: Iterable[Any], chosen: list[int], groups: Groups
-) -> list[np.ndarray]:
-    """Draw the ellipses that are of the chosen components, and return their points."""
+) -> dict[int, np.ndarray]:
+    """Draw the ellipses that are of the chosen components, and return their points by class."""
     angle = np.linspace(0, 2 * np.pi, 100)
     circle = np.stack([np.cos(angle), np.sin(angle)], axis=1)
-    outlines = []
+    outlines = {}
     for label, centre, axes in ellipses if sorted(chosen) == [0, 1] else ():
         outline = (centre + circle @ axes)[:, chosen]
-        colour = groups.colours[groups.order[label]]
+        code = groups.order[label]
+        colour = groups.colours[code]
         ax.fill(*outline.T, facecolor=colour, alpha=2 / max(8, len(groups.order)), zorder=3)
         ax.plot(*outline.T, color=colour, linewidth=1.5, zorder=3.5)
-        outlines.append(outline)
+        outlines[code] = outline
     return outlines
 
 
@@ -228,7 +229,7 @@ def _draw_arrows(
 def _name(
     ax: Any,
     clouds: dict[int, np.ndarray],
-    outlines: list[np.ndarray],
+    outlines: dict[int, np.ndarray],
     groups: Groups,
     tips: dict[str, np.ndarray],
 ) -> bool:
@@ -239,7 +240,11 @@ def _name(
     if name_groups(ax, clouds | of_arrows, names, colours, outlines):
         return True
     for name, tip in tips.items():
-        ax.annotate(name, tip, size="small", ha="center", va="bottom", parse_math=False)
+        # On the side of the origin, above or below the arrow: inside the axes, and not across it.
+        ax.annotate(
+            name, tip, size="small", ha="right" if tip[0] > 0 else "left",
+            va="bottom" if tip[1] > 0 else "top", parse_math=False,
+        )  # fmt: skip
     return bool(tips) and name_groups(ax, clouds, names, colours, outlines)
 
 
