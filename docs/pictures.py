@@ -10,7 +10,9 @@ import io
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
+import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.figure import Figure
 from PIL import Image
@@ -34,15 +36,13 @@ def wine() -> tuple[np.ndarray, np.ndarray, list[str]]:
 
 
 def embedding() -> Figure:
-    """Draw wines out of fold, and which measurements tell the cultivars apart."""
-    X, y, names = wine()
-    figure = Figure((WIDTH, 4.4), layout="constrained")
-    left, right = figure.subplots(1, 2)
-    slce_xp.plot.embedding(X, y, arrows=5, names=names, ax=left)
-    found = slce_xp.importance_interval(X, y)
-    slce_xp.plot.importance(found, names, ax=right)
-    right.set_title("which measurements, and how sure", size="medium")
-    return figure
+    """Draw what the first code of the README draws, by that code up to where it saves the plot."""
+    readme = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
+    code = readme.partition("```python\n")[2].partition("figure.savefig")[0]
+    variables: dict[str, Any] = {}
+    exec(code, variables)
+    plt.close(variables["figure"])  # of pyplot, which would keep it
+    return variables["figure"]
 
 
 def honesty() -> Figure:

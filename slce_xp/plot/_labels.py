@@ -22,20 +22,22 @@ def name_groups(
     clouds: dict[int, np.ndarray],
     names: list[str],
     colours: list[str],
-    outlines: dict[int, np.ndarray],
+    outlines: list[np.ndarray],
+    middles: dict[int, np.ndarray],
 ) -> bool:
     """Write names at their points; return False, and write none, if they do not fit.
 
     A name covers as small a share of any group as possible, so that groups of few points stay
-    visible; a line leads from a name that had to move to the middle of its group: the centre of its
-    outline, or the median of its points.
+    visible; a line leads from a name that had to move to the middle of its group.
 
     Parameters
     ----------
     clouds : dict
         Points of each group, by its code, shape (n, 2).
-    outlines : dict
-        Closed outlines around the means of groups, shape (n, 2), which should stay visible.
+    outlines : list of arrays, shape (n, 2)
+        What else should stay visible.
+    middles : dict
+        Middles of groups, shape (2,); by default the medians of their points.
     """
     if not 0 < len(clouds) <= MOST:
         return False
@@ -43,7 +45,8 @@ def name_groups(
     frame = {"facecolor": ax.get_facecolor(), "alpha": 0.85, "pad": 1.5}
     texts = {
         code: ax.annotate(
-            names[code], _middle(Z, outlines.get(code)), (0, 0), textcoords="offset points",
+            names[code], middles.get(code, np.median(Z, axis=0)), (0, 0),
+            textcoords="offset points",
             size="medium" if len(clouds) <= 10 else "small", ha="center", va="center",
             parse_math=False, zorder=5,
             bbox={**frame, "edgecolor": colours[code]},
@@ -55,7 +58,7 @@ def name_groups(
     gap = 2 * GAP / pixel
     sizes = {code: np.array(text.get_window_extent().size) + gap for code, text in texts.items()}
     centres = {code: ax.transData.transform(text.xy) for code, text in texts.items()}
-    shown = [*clouds.values(), *outlines.values()]
+    shown = [*clouds.values(), *outlines]
     spread = [ax.transData.transform(Z[:: -(-len(Z) // PER_CLASS)]) for Z in shown]
     room = ax.get_window_extent()
     places = None
@@ -68,11 +71,6 @@ def name_groups(
             text.set_position((places[code] - centres[code]) * pixel)
             text.arrow_patch.set_visible(bool((places[code] != centres[code]).any()))
     return places is not None
-
-
-def _middle(Z: np.ndarray, outline: np.ndarray | None) -> np.ndarray:
-    """Return the centre of an outline, whose last point is its first, or the median of points."""
-    return np.median(Z, axis=0) if outline is None else outline[:-1].mean(axis=0)
 
 
 def _places(

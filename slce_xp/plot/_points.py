@@ -114,8 +114,8 @@ def points(
     listed = list(used) if has_labels and len(chosen) > 1 else []
     if len(chosen) == 2:
         clouds = {code: places[codes == code] for code in listed if code < groups.n_classes}
-        outlines = _draw_ellipses(ax, ellipses, chosen, groups)
-        if _name(ax, clouds, outlines, groups, _draw_arrows(ax, arrows or {}, chosen, places)):
+        regions = _draw_ellipses(ax, ellipses, chosen, groups)
+        if _name(ax, clouds, regions, groups, _draw_arrows(ax, arrows or {}, chosen, places)):
             listed = [code for code in listed if code not in clouds]
     _add_legend(ax, groups, listed, bool(len(Z) and len(Z_test)), places)
     return ax
@@ -179,19 +179,19 @@ def _scatter(
 
 def _draw_ellipses(
     ax: Any, ellipses: Iterable[Any], chosen: list[int], groups: Groups
-) -> dict[int, np.ndarray]:
-    """Draw the ellipses that are of the chosen components, and return their points by class."""
+) -> dict[int, tuple[np.ndarray, np.ndarray]]:
+    """Draw the ellipses that are of the chosen components; return centre and points by class."""
     angle = np.linspace(0, 2 * np.pi, 100)
     circle = np.stack([np.cos(angle), np.sin(angle)], axis=1)
-    outlines = {}
+    regions = {}
     for label, centre, axes in ellipses if sorted(chosen) == [0, 1] else ():
         outline = (centre + circle @ axes)[:, chosen]
         code = groups.order[label]
         colour = groups.colours[code]
         ax.fill(*outline.T, facecolor=colour, alpha=2 / max(8, len(groups.order)), zorder=3)
         ax.plot(*outline.T, color=colour, linewidth=1.5, zorder=3.5)
-        outlines[code] = outline
-    return outlines
+        regions[code] = np.asarray(centre)[chosen], outline
+    return regions
 
 
 def _draw_intervals(ax: Any, ellipses: Iterable[Any], used: np.ndarray, groups: Groups) -> None:
@@ -229,15 +229,18 @@ def _draw_arrows(
 def _name(
     ax: Any,
     clouds: dict[int, np.ndarray],
-    outlines: dict[int, np.ndarray],
+    regions: dict[int, tuple[np.ndarray, np.ndarray]],
     groups: Groups,
     tips: dict[str, np.ndarray],
 ) -> bool:
     """Write names of classes and of arrows; return whether those of classes could be placed."""
-    of_arrows = {len(groups.names) + i: tip[None] for i, tip in enumerate(tips.values())}
+    ends = dict(enumerate(tips.values(), len(groups.names)))
+    shafts = {code: np.linspace(0, 1, 20)[:, None] * tip for code, tip in ends.items()}
     names = [*groups.names, *tips]
     colours = [*groups.colours, *[GREY] * len(tips)]
-    if name_groups(ax, clouds | of_arrows, names, colours, outlines):
+    outlines = [outline for _, outline in regions.values()]
+    centres = {code: centre for code, (centre, _) in regions.items()}
+    if name_groups(ax, clouds | shafts, names, colours, outlines, centres | ends):
         return True
     for name, tip in tips.items():
         # On the side of the origin, above or below the arrow: inside the axes, and not across it.
@@ -245,7 +248,9 @@ def _name(
             name, tip, size="small", ha="right" if tip[0] > 0 else "left",
             va="bottom" if tip[1] > 0 else "top", parse_math=False,
         )  # fmt: skip
-    return bool(tips) and name_groups(ax, clouds, names, colours, outlines)
+    return bool(tips) and name_groups(
+        ax, clouds, names, colours, [*outlines, *shafts.values()], centres
+    )
 
 
 def _name_rows(ax: Axes, groups: Groups, used: np.ndarray) -> None:
