@@ -81,6 +81,8 @@ def held_out(
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # the fit to all samples has warned
                 one = fit(X, y, model.n_components, **_without(held, labels, options))
+            # The weights of samples hold those of a dict, but not the odds, which are of classes.
+            one = dataclasses.replace(one, log_odds=model.log_odds)
             embedded = embed(one, X, options)
         else:
             one, embedded = shared[fold]

@@ -5,7 +5,8 @@ import pytest
 import scipy.optimize
 
 import slce_xp
-from slce_xp._calibration import best_temperature
+from slce_xp._calibration import FOLDS, best_temperature
+from slce_xp._folds import make_folds
 
 CRITERIA = ["centroid", "separation"]
 
@@ -65,6 +66,23 @@ def test_folds_of_their_own_give_the_same(options, weights):
     shared = slce_xp.fit(X, y, calibrate=True, sample_weight=weights)
     alone = slce_xp.fit(X, y, calibrate=True, sample_weight=weights, **options)
     assert alone.temperature == pytest.approx(shared.temperature, rel=1e-4)
+
+
+def test_a_dict_of_class_weights_is_the_odds_of_folds():
+    y = np.repeat([0, 1], [270, 30])
+    X = np.random.default_rng(0).normal(size=(300, 3))
+    X[y == 1, 0] += 2.2
+    odds = {0: 20.0, 1: 1.0}
+    folds = make_folds(y, FOLDS, 0, np.arange(2)).codes
+    logs = np.empty((300, 2))
+    for fold in range(FOLDS):
+        train, test = folds != fold, folds == fold
+        logs[test] = np.log(
+            slce_xp.fit(X[train], y[train], class_weight=odds).predict_proba(X[test])
+        )
+    expected = best_temperature(logs, y, np.array([20.0, 1.0])[y])
+    found = slce_xp.fit(X, y, class_weight=odds, calibrate=True)
+    assert found.temperature == pytest.approx(expected, rel=1e-6)
 
 
 @pytest.mark.parametrize("scale", [0.1, 1.0, 30.0])

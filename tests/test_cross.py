@@ -107,6 +107,16 @@ def test_weights_of_samples_and_classes_reach_folds(monkeypatch):
     assert np.abs(shared.scores - plain.scores).max() > 1e-3
 
 
+def test_a_dict_of_class_weights_is_the_odds_of_folds():
+    y = np.repeat([0, 1], [270, 30])
+    X = np.random.default_rng(0).normal(size=(300, 3))
+    X[y == 1, 0] += 2.2
+    odds = {0: 20.0, 1: 1.0}
+    found = slce_xp.cross_embed(X, y, cv=3, class_weight=odds)
+    _, predicted = fitted_by_fold(X, y, found.folds, 1, class_weight=odds)
+    assert found.accuracy == (predicted == y).mean() > 0.85
+
+
 def test_numbers_whose_squares_leave_the_range():
     X, y = separate(60, 8)
     small, large = (slce_xp.cross_embed(X * s, y, cv=4).scores / s for s in (1.0, 1e80))
