@@ -17,6 +17,7 @@ from slce_xp._data.row_reader import RowReader
 from slce_xp._errors import invalid
 from slce_xp._features import centred_samples, importance
 from slce_xp._fit import fit
+from slce_xp._folds import as_group_codes
 from slce_xp.core import _eigen
 
 
@@ -108,10 +109,15 @@ def importance_interval(
     observed = _backend.to_host(model.importance)
     n = model.n_samples
     labels = as_labels(y, n, sample_weight, None, fit_options.get("unlabeled"))
+    counted, kept = labels.counted()
     weights = np.ones(n) if labels.weights is None else labels.weights
-    Z, restored = _reduced(X, model.n_features, fit_options)
+    units = np.arange(n) if groups is None else as_group_codes(groups, n)
+    there = slice(None) if kept is None else kept
+    Z, restored = _reduced(X, model.n_features, kept, fit_options)
     found = np.empty((n_resamples, model.n_features))
-    for i, counts in enumerate(_resamples(labels.codes, groups, n_resamples, random_state)):
+    counts = np.zeros(n)
+    for i, times in enumerate(_resamples(counted.codes, units[there], n_resamples, random_state)):
+        counts[there] = times
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # some resamples have fewer components
             drawn = fit(Z, y, n_components, sample_weight=counts * weights, **options)
@@ -123,10 +129,13 @@ def importance_interval(
     )
 
 
-def _reduced(X: Any, d: int, options: dict[str, Any]) -> tuple[Any, Callable[[Array], Array]]:
+def _reduced(
+    X: Any, d: int, kept: np.ndarray | None, options: dict[str, Any]
+) -> tuple[Any, Callable[[Array], Array]]:
     """X in n coordinates if it has more features, and what turns components in these back.
 
-    With X·Xᵀ = U·D·Uᵀ they are U·√D, and a component c is Xᵀ·U·D^(−½)·c.
+    With X·Xᵀ = U·D·Uᵀ of the rows that are kept they are U·√D, and a component c is
+    Xᵀ·U·D^(−½)·c. Those of other rows, of weight zero, are zeros.
     """
     matrix = _matrix.as_values(X)
     place = _parameters.find_place(matrix, options.get("backend"), options.get("device"))
@@ -143,11 +152,11 @@ def _reduced(X: Any, d: int, options: dict[str, Any]) -> tuple[Any, Callable[[Ar
         return X, lambda components: components
     dtype = _backend.sums_dtype(matrix)
     with _backend.computing(place):
-        rows = open_rows(matrix, dtype, place)
+        rows = open_rows(matrix, dtype, place, kept=kept)
         _, samples = centred_samples(rows)
-        values, vectors = _backend.largest_eigenpairs(samples.outer(), n)
+        values, vectors = _backend.largest_eigenpairs(samples.outer(), rows.n)
         (host,) = _backend.read(values)
-        rank = int((host > n * _eigen.eps_of(values) * host[0]).sum())
+        rank = int((host > rows.n * _eigen.eps_of(values) * host[0]).sum())
         root, basis = place.xp.sqrt(values[:rank]), vectors[:, :rank]
 
     def restored(components: Array) -> Array:
@@ -155,23 +164,22 @@ def _reduced(X: Any, d: int, options: dict[str, Any]) -> tuple[Any, Callable[[Ar
         with _backend.computing(place):
             return samples.combine((basis / root) @ components)
 
-    return basis * root, restored
+    reduced = basis * root
+    if kept is not None:
+        nothing = place.xp.zeros_like(reduced[:1, :])
+        index = np.full(n, len(kept))
+        index[kept] = np.arange(len(kept))
+        with_nothing = place.xp.concat([reduced, nothing], axis=0)
+        reduced = place.xp.take(with_nothing, _backend.from_host(index, place), axis=0)
+    return reduced, restored
 
 
 def _resamples(
-    codes: np.ndarray, groups: Any, count: int, seed: int | None
+    codes: np.ndarray, members: np.ndarray, count: int, seed: int | None
 ) -> Iterator[np.ndarray]:
     """How often each sample is drawn, shape (n,), with all samples of a group or none."""
-    members = np.arange(len(codes))
-    if groups is not None:
-        given = _backend.to_host(groups) if _backend.is_array(groups) else np.asarray(groups)
-        if given.shape != codes.shape:
-            raise invalid(
-                "groups",
-                f"groups must have one value for each of {len(codes)} samples; got shape "
-                f"{given.shape}. Pass the column that names the donor, or the like",
-            )
-        members = np.unique(given, return_inverse=True)[1]
+    # Samples of weight zero may have been all of a group.
+    members = np.unique(members, return_inverse=True)[1]
     pairs = np.unique(np.stack([members, codes]), axis=1)
     # Groups are exchanged for others that have the same classes.
     of_group = np.split(pairs[1], np.flatnonzero(np.diff(pairs[0])) + 1)

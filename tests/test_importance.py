@@ -120,6 +120,21 @@ def test_interval_is_that_of_fits_to_resamples(weights):
     np.testing.assert_allclose(sparse.lower, found.lower, rtol=1e-7)
 
 
+@pytest.mark.parametrize("value", [1e9, np.nan])
+@pytest.mark.parametrize("grouped", [False, True])
+def test_samples_of_weight_zero_take_no_part_in_an_interval(value, grouped):
+    X, y = three_classes(d=60)
+    groups = np.arange(45) // 3
+    X[:4] = value  # one group, and part of another one
+    weights = np.repeat([0.0, 1.0], [4, 41])
+    options = {"n_resamples": 5, "groups": groups if grouped else None}
+    found = slce_xp.importance_interval(X, y, sample_weight=weights, **options)
+    options["groups"] = groups[4:] if grouped else None
+    wanted = slce_xp.importance_interval(X[4:], y[4:], **options)
+    np.testing.assert_allclose(found.lower, wanted.lower, rtol=1e-7)
+    np.testing.assert_allclose(found.upper, wanted.upper, rtol=1e-7)
+
+
 def test_groups_are_drawn_together_and_widen_the_interval():
     X, y = three_classes(n=18)
     copies = np.repeat(np.arange(18), 8)
@@ -140,6 +155,7 @@ def test_groups_are_drawn_together_and_widen_the_interval():
     ("options", "message"),
     [
         ({"groups": [1, 2]}, "groups must have one value for each of 45 samples"),
+        ({"groups": [np.nan] * 3 + [1.0] * 42}, "groups must have a value for every sample"),
         ({"level": 95}, "level must be a number between 0 and 1"),
         ({"n_resamples": 0}, "n_resamples must be an integer of at least 2"),
     ],
