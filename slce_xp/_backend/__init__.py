@@ -7,6 +7,7 @@ how much memory a device has, and which routine of a library is better than the 
 
 from .class_sums import ONE_HOT_CLASSES, made_by_sums, one_hot, sums_by_code
 from .derivatives import conjugate_gradients, with_derivatives
+from .host import incidence, minimize, special
 from .linalg import (
     add,
     add_gram,
@@ -14,16 +15,13 @@ from .linalg import (
     column_squares,
     eigh,
     gram,
-    incidence,
     largest_eigenpairs,
     mirrored,
     qr,
     solve_positive,
     solve_upper,
-    special,
 )
 from .memory import free_bytes
-from .optimize import minimize
 from .places import (
     BACKENDS,
     Array,

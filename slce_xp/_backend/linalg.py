@@ -283,17 +283,3 @@ def solve_positive(matrix: Array, right: Array) -> Array:
         with few_threads(matrix.shape[0]):
             return scipy_linalg().solve(matrix, right, assume_a="pos", check_finite=False)
     return place_of(matrix).xp.linalg.solve(matrix, right)
-
-
-def special() -> Any:
-    """SciPy's special functions, on the host."""
-    return importlib.import_module("scipy.special")
-
-
-def incidence(first: np.ndarray, second: np.ndarray, count: int) -> Any:
-    """The sparse matrix that subtracts pairs of rows, on the host: (P,), (P,) ↦ (P, count)."""
-    sparse = importlib.import_module("scipy.sparse")
-    size = 2 * len(first)
-    ends = np.stack([first, second], axis=1).reshape(size)
-    values = np.tile([1.0, -1.0], len(first))
-    return sparse.csr_array((values, ends, np.arange(0, size + 1, 2)), shape=(len(first), count))

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from slce_xp import _backend
 from slce_xp.core._centred import WIDE
+from slce_xp.core._krylov import MORE_RANDOM, MOST_RANDOM
 from slce_xp.core._pairs import BLOCK_NUMBERS, MOST_PAIRS
 from slce_xp.core._rows import block_bytes, device_block_bytes
 
@@ -119,7 +120,9 @@ class Problem:
     def width(self) -> int:
         """Rows of the start block of an iteration: random ones are added to the classes."""
         width = NARROW_WIDTH if self._narrows else WIDTH
-        least = self.n_classes if self.supervised else self.n_classes + min(self.k, 64) + 8
+        least = self.n_classes
+        if not self.supervised:
+            least += min(self.k, MOST_RANDOM) + MORE_RANDOM
         return min(max(width, least), self.length)
 
     @cached_property
