@@ -403,10 +403,10 @@ class Model:
     def spread(self) -> float | None:
         r"""The standard deviation of samples about the centroids of their classes, a float.
 
-        In the embedding, pooled over classes and components,
+        In the embedding, pooled over classes and the q = min(k, K − 1) first components,
 
-        .. math:: \sigma^2 = \frac1{nk} \operatorname{tr}(A^T S_w A)
-            = \frac1{nk} \sum_{i \le k} (a_i^T S_b a_i - \mu_i)
+        .. math:: \sigma^2 = \frac1{nq} \sum_{i \le q} a_i^T S_w a_i
+            = \frac1{nq} \sum_{i \le q} (a_i^T S_b a_i - \mu_i)
 
         and at least what rounding leaves: what `predict_proba` takes for that of a Gaussian. For
         criterion "separation" it is 1, by the scale of its components. None, for it is not known,
@@ -898,10 +898,13 @@ class Model:
         weights, values = (
             xp.astype(a, means.dtype, copy=False) for a in (self.weights, self.eigenvalues)
         )
+        # Others, asked for beyond them, may be null directions of X.
+        count = max(1, min(self.n_components, len(self.classes) - 1))
+        means = means[:, :count]
         between = xp.sum(weights * xp.sum(means * means, axis=1))
-        within = between - xp.sum(values / unit / unit)
+        within = between - xp.sum(values[:count] / unit / unit)
         least = xp.finfo(self.eigenvalues.dtype).eps * between
-        variance = xp.maximum(within, least) / (xp.sum(weights) * max(1, self.n_components))
+        variance = xp.maximum(within, least) / (xp.sum(weights) * count)
         return xp.where(variance > 0.0, variance, xp.ones_like(variance))
 
     def _check_names(self, X: Any) -> None:

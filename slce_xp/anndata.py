@@ -111,6 +111,8 @@ def slce(
     values = _labels(adata, labels, fit_options.get("unlabeled"))
     X = _matrix(adata, layer, obsm)
     genes, mask_name = (None, None) if obsm is not None else _genes(adata, mask_var)
+    if obsm is None:
+        _check_names(adata.var_names if genes is None else adata.var_names[genes])
     used = _of_genes(X, genes)
     batch = _batch(adata, batch_key)
     options = {"batch": batch, "random_state": _seed(random_state), **fit_options}
@@ -467,6 +469,18 @@ def _embedding(model: Model, X: Any, batch: Any) -> np.ndarray:
     """The embedding on the host, of the chunks of a Dask array, too."""
     embedding = model.transform(X, batch=batch)
     return _backend.to_host(embedding.compute() if _backend.is_dask(X) else embedding)
+
+
+def _check_names(names: Any) -> None:
+    """Raise ValueError for genes of the same name: others are matched by it."""
+    double = names[names.duplicated()].unique()
+    if len(double):
+        raise invalid(
+            "adata",
+            "adata.var_names must be unique among the genes that are used; "
+            f"{', '.join(map(str, double[:5]))} occur more than once. Make them unique: "
+            "adata.var_names_make_unique()",
+        )
 
 
 def _batch(adata: Any, batch_key: str | None) -> Any:

@@ -498,6 +498,24 @@ def test_batches_of_reference_and_query(kind):
         slce(reference, batch_key="day")
 
 
+def test_genes_of_the_same_name_are_refused():
+    adata = cells()
+    adata.var_names = ["gene0", "gene0", *adata.var_names[2:]]
+    with pytest.raises(ValueError, match="unique among the genes that are used; gene0 occur"):
+        slce(adata)
+    assert not adata.obsm.keys()
+    slce(adata, mask_var=np.arange(D) > 0)
+
+
+def test_a_second_component_to_plot_does_not_change_probabilities():
+    wide, labels = np.random.default_rng(0).normal(size=(40, 80)), np.repeat(["a", "b"], 20)
+    wide[20:, 0] += 3.0
+    one = slce_xp.fit(wide, labels)
+    with pytest.warns(slce_xp.SLCEWarning, match="only the first 1"):
+        two = slce_xp.fit(wide, labels, 2)
+    np.testing.assert_allclose(two.predict_proba(wide), one.predict_proba(wide), atol=1e-9)
+
+
 def test_missing_genes_count_as_the_mean_and_are_reported():
     reference = cells()
     slce(reference)
