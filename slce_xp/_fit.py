@@ -100,7 +100,8 @@ def fit(
         have a "gram" form.
     tol : float
         The backward error at which an iteration stops: the norm of its residual, relative to the
-        scatter T of X. It does not chase eigenvalues below 2·tol·T, which count as zero; see
+        scatter T of X, without effects of batches. It does not chase eigenvalues below 2·tol·T,
+        which count as zero; see
         `Model.zero_level`. "scatter" and "gram" are exact to rounding.
     max_iter : int
         Passes over X that an iteration may take; a ConvergenceWarning reports the residual if they

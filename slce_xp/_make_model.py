@@ -50,7 +50,10 @@ def make_model(
         kept = components_for(share, solution.values[:low])
     (loss,) = _backend.read(moments.total_loss)
     is_iterated = plan.form == "krylov"
-    _warnings.warn_if_useless(n_components, kept, low, high, is_iterated=is_iterated)
+    is_hidden = high == 0 and _warnings.is_hidden(problem, solution, float(loss))
+    _warnings.warn_if_useless(
+        n_components, kept, low, high, is_iterated=is_iterated, is_hidden=is_hidden
+    )
     exponent, names = moments.unit_exponent, _matrix.feature_names(X)
     note = _warnings.note_on_units(problem, solution.rounding, names)
     total_loss, zero_level, residual = _eigen.scaled_numbers(

@@ -95,9 +95,9 @@ def _removed(model: Any, eigenvalues: np.ndarray) -> str:
 def _use(model: Any) -> str:
     k, positive = model.n_components, model.n_positive
     if not k:
-        return "none: no direction lowers the loss, the classes overlap"
+        return "none: no direction lowers the loss by more than zero_level"
     if not positive:
-        return "none of them lowers the loss: the classes overlap"
+        return "none of them lowers the loss by more than zero_level"
     return "all of them lower the loss" if positive == k else f"{positive} of them lower the loss"
 
 

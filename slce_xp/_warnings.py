@@ -8,13 +8,15 @@ from slce_xp import _parameters
 from slce_xp._errors import ConvergenceWarning, warn
 from slce_xp.core import _eigen
 from slce_xp.core._krylov import Request
-from slce_xp.core._problem import Problem
+from slce_xp.core._problem import FORMED, Problem
 from slce_xp.core._solution import Solution
 
 # Share of the scatter of X above which one column decides alone what is found.
 DOMINANT = 0.9
 # The spread of a column is known if it exceeds this many times what rounding of its mean leaves.
 KNOWN_SPREAD = 1e4
+# Share of the loss up to which it does not matter whether a direction lowers it.
+MUCH = 1e-3
 
 
 def warn_if_unconverged(solution: Solution, request: Request) -> None:
@@ -49,8 +51,22 @@ def note_on_units(problem: Problem, rounding: float, names: np.ndarray | None) -
     return note
 
 
+def is_hidden(problem: Problem, solution: Solution, total_loss: float) -> bool:
+    """Whether eigenvalues that count as zero may be positive, and much of the loss."""
+    (largest,), level = solution.values[:1], solution.zero_level
+    differs = total_loss > FORMED * _eigen.eps_of(problem.between) * problem.total
+    is_large = differs and level > MUCH * total_loss and abs(largest) <= level
+    return bool(largest > solution.rounding or is_large)
+
+
 def warn_if_useless(
-    n_components: int | float | str | None, kept: int, low: int, high: int, *, is_iterated: bool
+    n_components: int | float | str | None,
+    kept: int,
+    low: int,
+    high: int,
+    *,
+    is_iterated: bool,
+    is_hidden: bool,
 ) -> None:
     """Warn if components do not lower the loss, or may not; `low` to `high` do, `kept` remain.
 
@@ -66,6 +82,13 @@ def warn_if_useless(
         )
     elif high == 0:
         effect = "the model has no components" if not kept else "the embedding is of little use"
+        if is_hidden:
+            warn(
+                f"no direction is known to lower the loss, so {effect}: what they change cannot be "
+                "resolved, see Model.zero_level. Use a smaller tol, a dense solver or float64, or "
+                "remove what is larger than the differences of classes, such as effects of batches"
+            )
+            return
         remedy = "" if kept else ". n_components=1 gives the best single direction"
         warn(f"no direction lowers the loss, so {effect}: the classes overlap too much{remedy}")
     elif (n_components is not None or is_iterated) and not counts_itself and low < kept:

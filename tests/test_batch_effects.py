@@ -166,3 +166,16 @@ def test_classes_that_are_mixed_with_batches():
     assert joint > 0.97
     assert joint > plain + 0.1
     assert joint_on_new > plain_on_new + 0.05
+
+
+@pytest.mark.parametrize("solver", ["krylov", "scatter"])
+def test_large_effects_of_batches_do_not_hide_classes(solver):
+    X, y, batch = confounded(n=200, d=90, effect=0.0)
+    effects = np.random.default_rng(1).normal(size=(3, 90))
+    wanted = slce_xp.fit(X, y, 2, batch=batch, solver=solver)
+    found = slce_xp.fit(X + 1e3 * effects[batch], y, 2, batch=batch, solver=solver)
+    assert found.n_positive_bounds == (2, 2)
+    np.testing.assert_allclose(found.eigenvalues, wanted.eigenvalues, rtol=1e-4)
+    # Those that are lost in rounding may lower the loss.
+    with pytest.warns(UserWarning, match="cannot be resolved"):
+        slce_xp.fit(X + 1e9 * effects[batch], y, 2, batch=batch, solver=solver)

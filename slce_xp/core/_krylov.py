@@ -86,7 +86,7 @@ class _Search:
     def __init__(self, problem: Problem, request: Request) -> None:
         self._problem, self._request = problem, request
         self._rounding = problem.rounding(MULTIPLIED)
-        self._goal = max(request.tol * problem.sizes.total, self._rounding)
+        self._goal = max(request.tol * problem.total, self._rounding)
         self._level = 2.0 * (self._rounding + self._goal)
         self._side: Features | Samples = Features(problem)
         if problem.samples.prefers_samples:
@@ -143,7 +143,7 @@ class _Search:
         wanted = self._wanted()
         outside, lengths = outside[:, wanted], self._lengths[wanted]
         residual = float(np.linalg.norm(lengths))
-        request.report(residual / max(self._problem.sizes.total, np.finfo(float).tiny))
+        request.report(residual / max(self._problem.total, np.finfo(float).tiny))
         if residual <= self._goal and space.size >= request.k:
             is_proved, is_hopeless = self._prove()
             self.is_done = self._converged = is_proved or is_hopeless

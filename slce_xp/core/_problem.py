@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -82,6 +83,11 @@ class Problem:
         if self._sizes is None:
             self._sizes = sizes_of(self.moments)
         return self._sizes
+
+    @cached_property
+    def total(self) -> float:
+        """T of the samples without effects of batches: what a tolerance is relative to."""
+        return self.sizes.total if self.effects is None else sizes_of(self.moments).total
 
     def rounding(self, factor: float, total: float | None = None) -> float:
         """ρ₀: how far rounding may move an eigenvalue.
