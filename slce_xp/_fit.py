@@ -249,7 +249,7 @@ def fit(
         if plan.where == MEMORY:
             matrix = _backend.move(matrix, place)
         rows = open_planned(matrix, place, plan, bar, kept)
-        filled = fill_with_means(rows, groups.weights) if fills else None
+        filled = fill_with_means(rows, groups.weights, kept) if fills else None
         problem = problem_of(rows, groups, plan.form, batches, powers=separates)
         if separates:
             share = _parameters.as_share(n_components)

@@ -34,7 +34,7 @@ def methods(model: Any) -> str:
         )
     if model.n_unlabeled:
         sentences.append(f"{model.n_unlabeled} of the samples had no label.")
-    if model.filled is not None:
+    if model.filled:
         sentences.append(
             f"Missing values ({100 * model.filled:.2g} % of all) were replaced by column means."
         )

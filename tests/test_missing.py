@@ -74,6 +74,18 @@ def test_is_an_option():
         slce_xp.fit(X, y, missing="mean")
 
 
+@pytest.mark.parametrize("criterion", ["centroid", "separation"])
+def test_a_column_without_a_number_in_a_fold_has_no_effect_there(criterion):
+    X, y, _ = with_holes(share=0.0)
+    X[:, 4] = np.nan
+    X[7, 4] = 5.0  # constant with its mean, and in the fold of this sample, without a number
+    with pytest.warns(UserWarning, match="11 % of X is missing"):
+        found = slce_xp.cross_embed(X, y, criterion=criterion, missing="mean", calibrate=True)
+    expected = slce_xp.cross_embed(np.delete(X, 4, axis=1), y, criterion=criterion, calibrate=True)
+    np.testing.assert_allclose(found.model.temperature, expected.model.temperature, rtol=1e-9)
+    np.testing.assert_array_equal(found.confusion, expected.confusion)
+
+
 def test_much_that_is_missing_is_warned_of():
     X, y, _ = with_holes(share=0.2)
     with pytest.warns(UserWarning, match=r"2\d % of X is missing|1\d % of X is missing"):

@@ -15,8 +15,12 @@ from slce_xp.core._rows import Rows
 MANY = 0.05
 
 
-def fill_with_means(rows: Rows, weights: np.ndarray | None) -> float:
-    """Let rows have the means of columns for missing values; their share: one pass over X."""
+def fill_with_means(rows: Rows, weights: np.ndarray | None, kept: np.ndarray | None) -> float:
+    """Let rows have the means of columns for missing values; their share: one pass over X.
+
+    A column may have no number in the rows that weights of zero leave, such as those of a fold: it
+    is constant there, and has no effect. One without any number is an error.
+    """
     if rows.is_sparse or rows.is_chunked:
         raise invalid(
             "missing",
@@ -26,13 +30,14 @@ def fill_with_means(rows: Rows, weights: np.ndarray | None) -> float:
     term = partial(_present_term, rows.dtype)
     sums, totals, present = rows.sum(term, 4 * rows.d, rows.put(weights))
     counts, there = _backend.read(totals, present)
-    if not (counts > 0).all():
+    if kept is None and not (counts > 0).all():
         raise invalid(
             "missing",
             f"missing='mean' needs a number in every column; column {int(np.argmin(counts))} has "
             "none. Leave it out",
         )
-    rows.fill = sums / totals
+    xp = rows.place.xp
+    rows.fill = sums / xp.where(totals > 0, totals, xp.ones_like(totals))
     share = 1.0 - float(there.sum(dtype=np.float64)) / (rows.n * rows.d)
     if share > MANY:
         warn(
