@@ -453,6 +453,9 @@ def test_embedding_of_data_is_out_of_fold():
         assert len(ax.get_lines()) == 3  # an ellipse for each class
     assert found.accuracy < 0.5
     assert plot.embedding(data, y, title="mine", components=[0]).get_title() == "mine"
+    (ax,) = plot.cross_embedding(found, components=[1]).figure.axes
+    assert not ax.containers  # nor an interval of another component
+    assert ax.get_title().endswith("\n10 folds")
     by_pair = plot.embedding(data, y, groups=np.arange(60) // 2, cv=5)
     assert by_pair.get_title().endswith("\n5 folds of groups, 95 % regions of means of groups")
 
@@ -525,6 +528,7 @@ def test_importance_is_ranked_by_its_lower_limits():
     (limits,) = ax.collections
     np.testing.assert_allclose([part[:, 0] for part in limits.get_segments()], [[1.5, 2.5], [1, 4]])
     assert legend_names(ax) == ["a", "b"]
+    assert {x for line in ax.get_lines() for x in line.get_xdata()} == {0}  # no threshold
 
 
 # ---------------------------------------------------------------- models

@@ -118,19 +118,30 @@ def cross_embedding(found: CrossEmbedding, **options: Any) -> Axes:
     Axes
     """
     held = found.folds >= 0
-    in_groups = found.unit == "groups"
-    by, means = (" of groups", "means of groups") if in_groups else ("", "class means")
-    title = (
-        f"out of fold: {100 * found.accuracy:.1f} % right, "
-        f"{100 * found.balanced_accuracy:.1f} % balanced\n"
-        f"{found.n_folds} folds{by}, 95 % regions of {means}"
-    )
+    title = title_of(found, options.get("components"))
     return points(
         found.scores[held],
         found.y[held],
         classes=natural_order(found.classes),
         ellipses=found.ellipses,
         **{"title": title, **options},
+    )
+
+
+def title_of(found: CrossEmbedding, components: Any = None, *, in_page: bool = False) -> str:
+    """What a plot of components shows, in one line for a page.
+
+    Pages, and plots of others than the first two components, have no regions.
+    """
+    k = found.scores.shape[1]
+    has_regions = not in_page and sorted(as_components(components, k)) == list(range(k))[:2]
+    in_groups = found.unit == "groups"
+    by, means = (" of groups", "means of groups") if in_groups else ("", "class means")
+    separator = ", " if in_page else "\n"
+    return (
+        f"out of fold: {100 * found.accuracy:.1f} % right, "
+        f"{100 * found.balanced_accuracy:.1f} % balanced{separator}"
+        f"{found.n_folds} folds{by}{f', 95 % regions of {means}' * has_regions}"
     )
 
 

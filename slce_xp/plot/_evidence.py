@@ -55,8 +55,7 @@ def importance(
 ) -> Axes:
     """Plot the most important features, coloured by the class in which each is highest.
 
-    With intervals, features are ranked by their lower limits. The line at 1 is the root of the mean
-    square of all features, no threshold: without any class difference a third of them exceed it.
+    With intervals, features are ranked by their lower limits.
 
     Parameters
     ----------
@@ -100,7 +99,6 @@ def importance(
         ax.set_xlabel(f"importance, with {100 * model.level:g} % bootstrap intervals")
         limits = np.stack([model.lower[chosen], model.upper[chosen]])
         ax.hlines(np.arange(len(chosen)), *limits, color=ax.xaxis.label.get_color(), linewidth=1)
-    ax.axvline(1, color=GREY, linestyle="--")
     square = MARKERS.index("s")
     shown = [(groups.names[j], groups.colours[j], square, True) for j in np.unique(highest)]
     legend(

@@ -196,6 +196,8 @@ def _draw_ellipses(
 
 def _draw_intervals(ax: Any, ellipses: Iterable[Any], used: np.ndarray, groups: Groups) -> None:
     for label, centre, axes in ellipses:
+        if len(axes) > 1:  # an ellipse, of other components
+            continue
         row = np.searchsorted(used, groups.order[label])
         reach = abs(axes[0, 0])
         ax.errorbar(
