@@ -1,6 +1,7 @@
 """The command, called in this process, or in one of its own where it needs one."""
 
 import csv
+import dataclasses
 import gzip
 import os
 import re
@@ -114,8 +115,9 @@ def test_fit_prints_the_model_and_what_it_wrote(fitted):
 
 
 def test_fit_prints_how_often_predictions_of_unseen_samples_are_right(fitted, wine):
-    X, y = scaled(wine), wine.cultivar.to_numpy()
-    found = slce_xp.cross_embed(X, y, 2, 10)
+    X, y = wine.select_dtypes("number").to_numpy(), wine.cultivar.to_numpy()
+    X = X / wine.fillna(wine.mean(numeric_only=True)).std(numeric_only=True, ddof=0).to_numpy()
+    found = slce_xp.cross_embed(X, y, 2, 10, missing="mean")
     line = next(line for line in fitted.text.splitlines() if "  prediction " in line)
     assert f" {100 * found.accuracy:.1f} % of held-out samples right, " in line
     assert f"{100 * found.balanced_accuracy:.1f} % balanced over classes" in line
@@ -133,7 +135,10 @@ def test_labels_that_mean_nothing_are_predicted_by_chance_and_plotted_so(tmp_pat
     share = float(re.search(r"prediction +([\d.]+) %", text)[1])
     assert share < 50
     plot = (tmp_path / "p.svg").read_text()
-    assert f"t.csv: 60 samples, out of fold: {share:.1f} % right" in plot
+    found = slce_xp.cross_embed(frame.to_numpy(), np.repeat(list("abc"), 20))
+    texts = re.findall(r"<text[^>]*>(.*?)</text>", plot)
+    assert set(f"t.csv: 60 samples, {found.plot().get_title()}".split("\n")) < {*texts}
+    assert "component 1" in texts  # without its share of the loss in the fit
     works(tmp_path, "fit", "t.csv", "--label", "y", "--plot", "p.svg", "--force", "--folds", "0")
     assert "in-sample" in (tmp_path / "p.svg").read_text()
 
@@ -633,12 +638,44 @@ def test_transform_finds_columns_by_name(fitted, wine, tmp_path):
 def test_transform_fills_missing_values_with_the_means_of_the_fit(fitted, wine, tmp_path):
     row = wine.drop(columns=["cultivar", "bottle"]).iloc[[0]].assign(ash=np.nan)
     row.to_csv(tmp_path / "new.csv", index=False)
-    call = ["transform", fitted.model, "new.csv", "-o", "Z.csv"]
+    model = slce_xp.load(fitted.model)
+    assert model.filled == pytest.approx(4 / (89 * 13))
+    assert "  missing      0.35 % of X, filled with column means\n" in fitted.text
+    expected = model.transform(row.fillna(wine.ash.mean()).to_numpy())
+    done = here(tmp_path, "transform", fitted.model, "new.csv", "-o", "Z.csv")
+    assert "7.7 % of new.csv is missing, and filled with means" in done.stderr
+    np.testing.assert_allclose(components_in(tmp_path / "Z.csv"), expected, atol=1e-12)
+    dataclasses.replace(model, filled=None).save(tmp_path / "complete.npz")
+    call = ["transform", "complete.npz", "new.csv", "-o", "Z.csv", "--force"]
     assert "missing values in ash (1)" in refused(tmp_path, *call)
     works(tmp_path, *call, "--missing", "mean")
-    model = slce_xp.load(fitted.model)
-    expected = model.transform(row.fillna(wine.ash.mean()).to_numpy())
     np.testing.assert_allclose(components_in(tmp_path / "Z.csv"), expected, atol=1e-12)
+
+
+def test_missing_values_of_a_sparse_matrix_are_refused_without_a_remedy(full, tmp_path):
+    save(tmp_path / "csr.h5ad", full)
+    call = ["fit", "csr.h5ad", "--label", "cultivar", "--missing", "mean"]
+    assert "  missing " not in works(tmp_path, *call, "--model", "m.npz")
+    with pytest.importorskip("h5py").File(tmp_path / "csr.h5ad", "r+") as file:
+        file["X/data"][5] = np.nan
+    other = ["transform", "m.npz", "csr.h5ad", "-o", "Z.csv", "--missing", "mean"]
+    for words in (call, other):
+        text = refused(tmp_path, *words)
+        assert text.endswith("(1), which are not filled in a sparse matrix; correct them\n")
+
+
+@pytest.mark.parametrize("criterion", ["centroid", "separation"])
+def test_predict_writes_the_probability_of_the_predicted_class(criterion, full, folder):
+    call = ["full.csv", "--label", "cultivar"]
+    works(folder, "fit", *call, "--criterion", criterion, "--model", "m.npz", "--folds", "5")
+    works(folder, "predict", "m.npz", *call, "-o", "p.csv")
+    model = slce_xp.fit(
+        full.select_dtypes("number"), full.cultivar, criterion=criterion, calibrate=True
+    )
+    found = pandas.read_csv(folder / "p.csv")
+    expected = model.predict_proba(full.select_dtypes("number"))
+    np.testing.assert_allclose(found.probability, expected.max(axis=1), atol=1e-9)
+    assert list(found.predicted) == list(model.classes[expected.argmax(axis=1)])
 
 
 @pytest.mark.parametrize(
@@ -675,7 +712,8 @@ def test_transform_of_non_finite_values_writes_nothing(value, fitted, tmp_path, 
     X = np.ones((5, 13))
     X[3, 2] = value
     np.save(tmp_path / "X.npy", X)
-    text = refused(tmp_path, "transform", fitted.model, "X.npy", "-o", "Z.csv")
+    dataclasses.replace(slce_xp.load(fitted.model), filled=None).save(tmp_path / "m.npz")
+    text = refused(tmp_path, "transform", "m.npz", "X.npy", "-o", "Z.csv")
     assert "1 of 5 rows, the first of them row 4, hold values that are infinite or missing" in text
 
 
@@ -700,6 +738,9 @@ def test_inspect_names_classes_and_the_features_of_largest_weight(fitted, wine):
         largest = np.argsort(-abs(axis))[:2]
         features = ", ".join(f"{wine.columns[1:-1][j]} {axis[j]:+.3g}" for j in largest)
         assert f"  component {i + 1}  {features}\n" in text
+    text = works(fitted.folder, "inspect", "--methods", "wine.npz")
+    assert text == f"{slce_xp.load(fitted.model).methods()}\n"
+    assert "Missing values (0.35 % of all)" in text
 
 
 # ---------------------------------------------------------------- plan, info, help
@@ -745,7 +786,7 @@ OPTIONS = {
     "select": "--label --metadata --top --resamples --folds --scale --missing --drop --output "
     "--plot --force",
     "test": "--label --permutations --groups --strata --pairs --by-component --scale --plot",
-    "inspect": "--top",
+    "inspect": "--top --methods",
     "plan": "--samples --features --classes --components --dtype --max-memory --machine-memory",
     "info": "--debug",
 }

@@ -80,7 +80,7 @@ def note_groups(table: Table, arguments: Namespace) -> None:
 
 def facts_of(table: Table, arguments: Namespace) -> columns.Statistics | None:
     """Return statistics of the columns, after checking that all can be used for a fit."""
-    if not (table.in_memory or arguments.missing or arguments.scale):
+    if not (table.in_memory or arguments.scale):
         return None  # it would take another pass, and the fit checks this as well
     facts = columns.statistics(table.X)
     infinite = np.flatnonzero(~np.isfinite(facts.std))
@@ -89,19 +89,16 @@ def facts_of(table: Table, arguments: Namespace) -> columns.Statistics | None:
             f"{arguments.table}: values of {some(names_of(infinite, table))} are infinite or too "
             "large to be squared; correct them, or leave such columns out: --drop"
         )
-    if not arguments.missing:
+    if not arguments.missing or table.is_sparse:
         refuse_missing(facts, table, arguments)
     _note_metadata(table)
     return facts
 
 
-def prepared(
-    table: Table, facts: columns.Statistics | None, arguments: Namespace
-) -> tuple[Any, np.ndarray | None]:
-    """Return X with missing values filled and columns scaled, as asked for, and their scale."""
-    fill = facts.mean if facts is not None and facts.missing.any() else None
-    scale = columns.spread(facts.std) if facts is not None and arguments.scale else None
-    return columns.prepared(table.X, fill, scale), scale
+def prepared(table: Table, facts: columns.Statistics, arguments: Namespace) -> Any:
+    """Return X with missing values filled and columns scaled, as asked for."""
+    fill = facts.mean if facts.missing.any() else None
+    return columns.prepared(table.X, fill, columns.spread(facts.std) if arguments.scale else None)
 
 
 def refuse_missing(facts: columns.Statistics, table: Table, arguments: Namespace) -> None:
@@ -111,11 +108,11 @@ def refuse_missing(facts: columns.Statistics, table: Table, arguments: Namespace
         names = names_of(indices, table)
         counts = [f"{name} ({facts.missing[i]})" for name, i in zip(names, indices, strict=True)]
         shown = ", ".join(counts[:5]) + (f" and {len(counts) - 5} more" if len(counts) > 5 else "")
-        raise TableError(
-            f"{arguments.table}: missing values in {shown}; fill them with the means of their "
-            "columns: --missing mean",
-            {"--missing": "mean"},
-        )
+        text = f"{arguments.table}: missing values in {shown}"
+        if table.is_sparse:
+            raise TableError(f"{text}, which are not filled in a sparse matrix; correct them")
+        text += "; fill them with the means of their columns: --missing mean"
+        raise TableError(text, {"--missing": "mean"})
 
 
 def names_of(indices: Iterable[int], table: Table) -> list[str]:

@@ -31,11 +31,13 @@ def _fit(arguments: Namespace) -> None:
     if arguments.backend or arguments.device:
         _parameters.named_place(arguments.backend or "numpy", arguments.device)  # before any work
     table, unlabeled, facts = read_to_fit(arguments)
-    X, scale = checks.prepared(table, facts, arguments)
+    scale = columns.spread(facts.std) if facts is not None and arguments.scale else None
+    X = columns.prepared(table.X, scale=scale)
     n, d = X.shape
     step(f"fitting {n} samples of {d} features")
     names = ("backend", "device", "max_memory", "criterion")
     how = {name: getattr(arguments, name) for name in names}
+    how["missing"] = None if table.is_sparse else arguments.missing
     how |= {"batch": batch} if (batch := table.columns.get("batch")) is not None else {}
     calibrate = bool(arguments.model and arguments.folds and unlabeled is None)
     more: dict[str, Any] = {"calibrate": calibrate, "unlabeled": unlabeled}
@@ -47,7 +49,7 @@ def _fit(arguments: Namespace) -> None:
     _check_drawable(model, arguments)
     Z = model.transform(X, batch=batch)
     held_out = evidence.held_out(X, table, model, arguments, how)
-    chance = evidence.chance(X, table, arguments)
+    chance = evidence.chance(X, table, model, arguments)
     del X
     model = _completed(model, table, scale)
     checks.note_fit(model, facts, table)
@@ -91,7 +93,7 @@ def _transform(arguments: Namespace) -> None:
     model = load_model(arguments.model)
     _check_drawable(model, arguments)
     n_features = model.n_features
-    table, model, _, Z = _embedded(arguments, model)
+    table, model, Z = _embedded(arguments, model)
     n, k = Z.shape
     print(f"{plural(n, 'sample')} of {n_features} features → {plural(k, 'component')}")
     outputs.write_embedding(arguments.output, Z, table, arguments)
@@ -101,9 +103,9 @@ def _transform(arguments: Namespace) -> None:
 def _predict(arguments: Namespace) -> None:
     outputs.check(arguments, output=outputs.TABLES)
     model = load_model(arguments.model)
-    table, model, X, _ = _embedded(arguments, model)
+    table, model, _ = _embedded(arguments, model)
     batch = table.columns.get("batch")
-    predicted = model.predict(X, batch=batch)
+    predicted = model.predict(table.X, batch=batch)
     text = f"{plural(len(predicted), 'sample')} classified into {len(model.classes)} classes"
     if table.labels is not None:
         known = is_known(table.labels)
@@ -111,7 +113,7 @@ def _predict(arguments: Namespace) -> None:
         text += f", {right} of {int(known.sum())} with a label as it says"
     print(text)
     found: dict[str, Any] = {"predicted": predicted.astype(str)}
-    found["probability"] = model.predict_proba(X, batch=batch).max(axis=1)
+    found["probability"] = model.predict_proba(table.X, batch=batch).max(axis=1)
     if model.temperature is None:
         print("probabilities are not calibrated: fit --model does so, unless --folds is 0")
     outputs.write_samples(arguments.output, table, arguments, found)
@@ -119,13 +121,12 @@ def _predict(arguments: Namespace) -> None:
 
 def _embedded(
     arguments: Namespace, model: slce_xp.Model
-) -> tuple[Table, slce_xp.Model, Any, np.ndarray]:
-    """Read the table that a model is applied to: it, the model, values and their embedding."""
+) -> tuple[Table, slce_xp.Model, np.ndarray]:
+    """Read the table that a model is applied to: it, the model, and the embedding."""
     table, model = read_to_apply(arguments, model)
     step(f"embedding {table.X.shape[0]} samples")
     with np.errstate(invalid="ignore"):
-        X = columns.prepared(table.X, model.mean if arguments.missing else None)
-        Z = model.transform(X, batch=table.columns.get("batch"))
+        Z = model.transform(table.X, batch=table.columns.get("batch"))
     wrong = np.flatnonzero(~np.isfinite(Z).all(axis=1))
     if wrong.size:
         raise TableError(
@@ -133,14 +134,18 @@ def _embedded(
             f"{wrong[0] + 1}, hold values that are infinite or missing; correct them, or fill "
             "missing ones: --missing mean"
         )
-    return table, model, X, Z
+    return table, model, Z
 
 
 # ---------------------------------------------------------------- a model
 
 
 def _inspect(arguments: Namespace) -> None:
-    _print_model(load_model(arguments.model), arguments.top)
+    model = load_model(arguments.model)
+    if arguments.methods:
+        print(model.methods())
+    else:
+        _print_model(model, arguments.top)
 
 
 def _print_model(model: slce_xp.Model, top: int) -> None:

@@ -57,7 +57,7 @@ def select(arguments: Namespace) -> None:
     """Select, print, write and plot."""
     outputs.check(arguments, output=outputs.TABLES, plot=outputs.IMAGES)
     table, facts = _read(arguments)
-    X, _ = checks.prepared(table, facts, arguments)
+    X = checks.prepared(table, facts, arguments)
     count = min(arguments.top, X.shape[1])
     step(f"selecting {count} of {X.shape[1]} features, with {arguments.resamples} resamples")
     selector = slce_xp.SLCESelector(count, n_resamples=arguments.resamples, n_jobs=-1)
@@ -109,7 +109,7 @@ def test(arguments: Namespace) -> None:
     """Test whether classes differ, print and plot."""
     outputs.check(arguments, plot=outputs.IMAGES)
     table, facts = _read(arguments)
-    X, _ = checks.prepared(table, facts, arguments)
+    X = checks.prepared(table, facts, arguments)
     step(f"permuting the labels of {X.shape[0]} samples {arguments.permutations} times")
     found = slce_xp.permutation_test(
         X,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from argparse import Namespace
 from typing import Any
 
 import numpy as np
 
 import slce_xp
+from slce_xp._data import columns
 from slce_xp.cli import outputs
 from slce_xp.cli.inputs import step
 from slce_xp.cli.tables import Table, is_known
@@ -30,12 +32,13 @@ def held_out(
     k = model.n_components
     groups = table.columns.get("groups")
     try:
-        return slce_xp.cross_embed(X, table.labels, k, arguments.folds, groups, **how)
+        with warnings.catch_warnings(action="ignore"):  # the fit has warned
+            return slce_xp.cross_embed(X, table.labels, k, arguments.folds, groups, **how)
     except ValueError as error:  # of labels and groups: the table was fitted
         return str(error)
 
 
-def chance(X: Any, table: Table, arguments: Namespace) -> str:
+def chance(X: Any, table: Table, model: slce_xp.Model, arguments: Namespace) -> str:
     """Return whether classes differ by more than chance, or how to find out."""
     known = is_known(table.labels)
     hint = "not tested; whether classes differ by more than chance: slce-xp test"
@@ -47,7 +50,7 @@ def chance(X: Any, table: Table, arguments: Namespace) -> str:
         return hint
     try:
         found = slce_xp.permutation_test(
-            X,
+            columns.prepared(X, model.mean) if model.filled else X,
             table.labels,
             PERMUTATIONS,
             groups=table.columns.get("groups"),
@@ -93,7 +96,5 @@ def plot(
         what = ", in-sample:\nclasses look better apart than they are"
         outputs.write_plot(Z, table, model, arguments, what)
         return
-    what = f", out of fold: {100 * found.accuracy:.1f} % right\nwith 95 % regions of class means"
-    known = np.isfinite(found.scores).all(axis=1)
-    table = table.rows(known)
-    outputs.write_plot(found.scores[known], table, model, arguments, what, found.ellipses)
+    held = found.folds >= 0
+    outputs.write_plot(found.scores[held], table.rows(held), model, arguments, found=found)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 import sys
 import warnings
@@ -15,15 +16,13 @@ from slce_xp._data import columns
 from slce_xp.cli import checks
 from slce_xp.cli.options import corrected, parse
 from slce_xp.cli.reading import check_exists, read_table
-from slce_xp.cli.tables import Changes, Table, TableError
+from slce_xp.cli.tables import Changes, Table, TableError, note
 
 LARGE_TABLE = 10**8  # bytes from which on a table is not read again to find all that is wrong
 MOST_TRIES = 6
 
 
-def read_to_fit(
-    arguments: Namespace,
-) -> tuple[Table, str | None, columns.Statistics | None]:
+def read_to_fit(arguments: Namespace) -> tuple[Table, str | None, columns.Statistics | None]:
     """Read a table that can be fitted: return it, the mark of unlabelled samples, statistics."""
     step(f"reading {arguments.table}")
     table, unlabeled = checks.labelled(read_table(arguments), arguments)
@@ -42,8 +41,14 @@ def read_to_apply(arguments: Namespace, model: slce_xp.Model) -> tuple[Table, sl
             f"{arguments.table} must have {model.n_features} columns, as many as the model's "
             f"features; it has {table.X.shape[1]}. Give it the columns of the fit, in their order"
         )
-    if table.in_memory and not arguments.missing:
-        checks.refuse_missing(columns.statistics(table.X), table, arguments)
+    if arguments.missing:
+        model = dataclasses.replace(model, filled=model.filled or 0.0)
+    if table.in_memory:
+        facts = columns.statistics(table.X)
+        if model.filled is None or table.is_sparse:
+            checks.refuse_missing(facts, table, arguments)
+        elif share := facts.missing.sum() / table.X.size:
+            note(f"{100 * share:.2g} % of {arguments.table} is missing, and filled with means")
     return table, model
 
 

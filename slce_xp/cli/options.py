@@ -104,7 +104,7 @@ _OPTIONS: dict[str, tuple[dict[str, Any], str]] = {
     "--scale": (_FLAG, "divide each column by its standard deviation: for features in different "
         "units"),
     "--missing": ({"choices": ["mean"]}, "fill missing values with the mean of their column, "
-        "that of the fit in a new table"),
+        "that of the fit in a new table; a model fitted so does it without the option"),
     "--unlabeled": ({"choices": ["drop", "use"], "default": "drop"},
         "samples without a label: drop them, or add their own reconstruction to the loss, as in "
         "PCA (%(default)s)"),
@@ -132,7 +132,7 @@ _OPTIONS: dict[str, tuple[dict[str, Any], str]] = {
     "--device": ({}, "a device of the backend, such as cuda:1"),
     "--max-memory": ({"type": size, "metavar": "SIZE"}, "memory limit of a fit in addition to "
         "the data, such as 2GB"),
-    "--methods": ({"type": words, "metavar": "NAME,..."}, "which; see below (default: all)"),
+    "--methods": (_FLAG, "print sentences for the methods section of a paper instead"),
     "--resamples": ({"type": integer(0), "default": 50, "metavar": "N"},
         "resamples for the frequencies and the stability; 0: none (%(default)s)"),
     "--samples": ({"type": integer(0), "required": True, "metavar": "N"},
@@ -212,6 +212,8 @@ examples:
         _TO_FIT | {
             "--components": {"type": several, "default": (2, 3, 5), "metavar": "K,K,...",
                              "help": "numbers of components (2,3,5)"},
+            "--methods": {"action": "store", "type": words, "metavar": "NAME,...",
+                          "help": "which; see below (default: all)"},
             "--folds": {"type": integer(2), "default": 5, "help": "how many folds (%(default)s)"},
             "--output": {"help": f"a row for each score {_TABLE_FILE}"},
             "--plot": {"help": f"a plot of the accuracies {_IMAGE_FILE}"}},
@@ -246,7 +248,7 @@ of variance (ANOVA), selected in each fold.
 The null hypothesis is that the means of the classes are equal. Subjects with
 samples of several classes are strata.
 """),
-    "inspect": _Command("show a model and its most important features", {"": "model --top"}),
+    "inspect": _Command("show a model and its important features", {"": "model --top --methods"}),
     "plan": _Command(
         "estimate the work and memory of a fit, without data",
         {"": "--samples --features --classes --components --dtype --max-memory --machine-memory"},

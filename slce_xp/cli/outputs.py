@@ -146,20 +146,23 @@ def write_plot(
     model: slce_xp.Model,
     arguments: Namespace,
     what: str = "",
-    ellipses: Any = (),
+    found: Any = None,
 ) -> None:
-    """Plot an embedding, as an image or as an interactive page; `what` says of which kind it is."""
+    """Plot an embedding as an image or a page; `what` says which; `found` if out of fold."""
     path = arguments.plot
     if path is None:
         return
     from slce_xp import plot
     from slce_xp.plot._axes import new_axes
+    from slce_xp.plot._embedding import title_of
     from slce_xp.plot._looks import natural_order
 
     is_page = kind_of(path) == ".html"
     components = arguments.plot_components or (range(3) if is_page and Z.shape[1] == 3 else None)
+    has_shares = found is None and model.criterion == "centroid"  # which are of the fit
+    what = what if found is None else f", {title_of(found, components, in_page=is_page)}"
     style: dict[str, Any] = {
-        "shares": model.loss_shares if model.criterion == "centroid" else None,
+        "shares": model.loss_shares if has_shares else None,
         "title": f"{arguments.table.name}: {plural(len(Z), 'sample')}{what}",
         "components": components,
         "classes": natural_order(model.classes),
@@ -171,7 +174,7 @@ def write_plot(
         return
     with drawn(path) as figure:
         ax = new_axes(len(components or ()), figure)
-        plot.points(Z, table.labels, ax=ax, ellipses=ellipses, **style)
+        plot.points(Z, table.labels, ax=ax, ellipses=getattr(found, "ellipses", ()), **style)
 
 
 @contextlib.contextmanager

@@ -19,13 +19,8 @@ from slce_xp import _backend
 from slce_xp._errors import pip_install
 
 Changes = Mapping[str, str | None]
-ROLES = (
-    "label",
-    "id",
-    "groups",
-    "strata",
-    "batch",
-)  # options that name a column with something else than a feature
+# Options that name a column with something else than a feature.
+ROLES = ("label", "id", "groups", "strata", "batch")
 
 
 class TableError(ValueError):
@@ -77,6 +72,11 @@ class Table:
     def in_memory(self) -> bool:
         """Whether X is in memory, not read as needed."""
         return type(self.X) is np.ndarray or _backend.is_sparse(self.X)
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether X is sparse, in memory or in a file: then a model fills no missing values."""
+        return _backend.is_sparse(self.X[:1])
 
     def rows(self, chosen: np.ndarray) -> Table:
         """Return some of the samples, in memory; the table itself if all are chosen."""
