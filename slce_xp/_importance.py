@@ -20,9 +20,14 @@ from slce_xp._fit import fit
 from slce_xp._folds import as_group_codes
 from slce_xp.core import _eigen
 
+SHOWN = 10  # features that are printed
+
 
 class ImportanceInterval(NamedTuple):
     """The importance of features, and bounds of it by a bootstrap; arrays on the host.
+
+    An importance cannot be negative, and resampling adds noise to it: the interval of a small one
+    may lie above the importance itself. Printed are the features of the largest lower limits.
 
     Attributes
     ----------
@@ -43,6 +48,23 @@ class ImportanceInterval(NamedTuple):
     highest_class: np.ndarray
     level: float
     feature_names: np.ndarray | None
+
+    def __str__(self) -> str:
+        d = len(self.importance)
+        shown = np.argsort(-self.lower, kind="stable")[:SHOWN]
+        listed = self.feature_names
+        names = [f"feature {j + 1}" if listed is None else str(listed[j]) for j in shown]
+        width = max(map(len, names))
+        lines = [f"Importance of {d} features, with {100 * self.level:g} % bootstrap intervals"]
+        for name, j in zip(names, shown, strict=True):
+            limits = f"({self.lower[j]:.2f} to {self.upper[j]:.2f})"
+            highest = self.highest_class[j]
+            lines.append(
+                f"  {name:<{width}}  {self.importance[j]:.2f} {limits}, highest in {highest}"
+            )
+        if d > SHOWN:
+            lines.append(f"  and {d - SHOWN} more with smaller lower limits")
+        return "\n".join(lines)
 
 
 def importance_interval(

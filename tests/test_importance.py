@@ -135,6 +135,20 @@ def test_samples_of_weight_zero_take_no_part_in_an_interval(value, grouped):
     np.testing.assert_allclose(found.upper, wanted.upper, rtol=1e-7)
 
 
+def test_intervals_are_printed_by_their_lower_limits():
+    d = 12
+    values = np.arange(d) / 10
+    kinds = np.array(["a", "b"])[np.arange(d) % 2]
+    found = slce_xp.ImportanceInterval(values, values[::-1], values + 2, kinds, 0.9, None)
+    lines = str(found).splitlines()
+    assert lines[0] == "Importance of 12 features, with 90 % bootstrap intervals"
+    assert lines[1] == "  feature 1   0.00 (1.10 to 2.00), highest in a"
+    assert lines[10] == "  feature 10  0.90 (0.20 to 2.90), highest in b"
+    assert lines[11:] == ["  and 2 more with smaller lower limits"]
+    names = np.array([f"gene{j}" for j in range(d)])
+    assert str(found._replace(feature_names=names)).splitlines()[2].split()[0] == "gene1"
+
+
 def test_groups_are_drawn_together_and_widen_the_interval():
     X, y = three_classes(n=18)
     copies = np.repeat(np.arange(18), 8)
