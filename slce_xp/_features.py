@@ -12,6 +12,7 @@ from slce_xp.core import _eigen
 from slce_xp.core._centred import Centred, Frame
 from slce_xp.core._groups import Groups
 from slce_xp.core._moments import GroupMoments, moments_of
+from slce_xp.core._problem import MULTIPLIED
 from slce_xp.core._rows import Rows
 
 
@@ -23,7 +24,13 @@ def importance(components: Array, eigenvalues: Array) -> Array:
     return xp.sqrt(components.shape[1] * (shares @ (components * components)))
 
 
-def structure(rows: Rows, axes: Array, shifted: Callable[[Array], Array]) -> Array:
+def structure(
+    rows: Rows,
+    axes: Array,
+    shifted: Callable[[Array], Array],
+    scale: Array | None,
+    eps: float,
+) -> Array:
     """Correlations of columns of X with those of the embedding, (d, k): three passes.
 
     Parameters
@@ -32,14 +39,25 @@ def structure(rows: Rows, axes: Array, shifted: Callable[[Array], Array]) -> Arr
     axes : array, shape (d, k)
     shifted : function
         What becomes of X·axes, up to a constant in each column.
+    scale : array, shape (d,), or None
+        What the axes were divided by.
+    eps : float
+        Rounding of the axes.
     """
     xp, _ = rows.place
     moments, samples = centred_samples(rows)
     scores = shifted(samples.times(axes) / moments.scale)
     scores = scores - xp.mean(scores, axis=0)
     lengths = xp.sqrt(xp.sum(scores * scores, axis=0))
-    scores = scores / xp.where(lengths > 0.0, lengths, xp.ones_like(lengths))
     squares = moments.column_squares
+    # X does not vary along an axis if the scores are rounding of its rows and of the axis.
+    sizes = squares + moments.weight * (moments.centre + moments.offset) ** 2
+    units = xp.ones_like(sizes) if scale is None else xp.astype(scale, sizes.dtype)
+    rounding = MULTIPLIED * max(eps, _eigen.eps_of(squares)) / moments.scale
+    least = xp.sum(sizes / units**2) * xp.sum((axes * units[:, None]) ** 2, axis=0)
+    known = lengths > rounding * xp.sqrt(least)
+    lengths = xp.where(known, lengths, xp.ones_like(lengths))
+    scores = xp.where(known, scores / lengths, xp.zeros_like(scores))
     varies = squares > moments.weight * moments.rounding_squares(_eigen.eps_of(squares))
     spread = xp.sqrt(xp.where(varies, squares, xp.ones_like(squares)))
     found = samples.combine(scores) / spread[:, None]

@@ -312,7 +312,7 @@ class Model:
         Returns
         -------
         array, shape (d, k)
-            0 for features that do not vary.
+            0 for features that do not vary, and for components along which X does not vary.
 
         Examples
         --------
@@ -329,7 +329,8 @@ class Model:
         shifted = self._shifts_of(batch, source.n)
         with _backend.computing(self._place):
             axes, _ = self._axes(self._place.xp, source.dtype)
-            return _features.structure(source, axes, shifted)
+            eps = _eigen.eps_of(self.components)
+            return _features.structure(source, axes, shifted, self.scale, eps)
 
     def methods(self) -> str:
         """Sentences for the methods section of a paper, with the numbers of the model.

@@ -50,7 +50,7 @@ def test_importance_needs_a_loss_and_is_zero_if_nothing_is_removed():
 def test_structure_is_a_correlation(xp, criterion):
     X, y = three_classes()
     X[:, 5] = 7.0  # which does not vary
-    X[:, 2] *= 1000.0
+    X[:, :3] = 1000.0 * X[:, :3] + 3000.0 * np.eye(3)[y]
     model = slce_xp.fit(xp.array(X), y, criterion=criterion)
     Z = xp.numpy(model.transform(xp.array(X)))
     found = xp.numpy(model.structure(xp.array(X)))
@@ -58,6 +58,19 @@ def test_structure_is_a_correlation(xp, criterion):
     wanted = np.corrcoef(X[:, vary], Z, rowvar=False)[:-2, -2:]
     np.testing.assert_allclose(found[vary], wanted, atol=xp.tolerance(1e-10, 2e-4))
     assert not found[5].any()
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("solver", ["gram", "scatter"])
+def test_structure_is_zero_along_components_without_variance(solver, dtype):
+    X, y = np.random.default_rng(0).normal(size=(40, 200)), np.repeat([0, 1], 20)
+    X[20:, 0] += 4
+    X = (X + 100).astype(dtype)
+    with pytest.warns(UserWarning, match="only the first 1"):
+        model = slce_xp.fit(X, y, 2, solver=solver)
+    found = abs(model.structure(X)).max(axis=0)
+    assert found[0] > 0.9
+    assert found[1] == 0.0
 
 
 def test_structure_of_sparse_scaled_and_dask_data():
