@@ -55,16 +55,29 @@ def calibrated(
     groups : numpy.ndarray of int, shape (n,), or None
         Codes of samples that are held out together.
     """
-    if labels.n_unlabeled or (labels.weights is not None and not labels.weights.all()):
-        raise invalid(
-            "calibrate",
-            "calibrate=True needs a label and a positive weight for every sample, which are held "
-            "out in turn; some have none. Leave these samples out, or calibrate",
-        )
+    n = len(labels.codes)
+    lacking = [(labels.n_unlabeled, "a label")]
+    if labels.weights is not None:
+        lacking.append((n - np.count_nonzero(labels.weights), "a weight above 0"))
+    for count, what in lacking:
+        if count:
+            raise invalid(
+                "calibrate",
+                f"calibrate=True needs {what} for every sample, for all are held out in turn; "
+                f"{count} have none. Leave these samples out, or leave out calibrate",
+            )
     if not model.n_components:
         return model
-    n = len(labels.codes)
     folds = make_folds(labels.codes, FOLDS, options["random_state"], labels.classes, groups)
+    # Fewer samples than means leave no spread: probabilities would be those of rounding.
+    n_means = len(labels.classes) + (0 if model.batches is None else len(model.batches) - 1)
+    if n - np.bincount(folds.codes + 1)[1:].max() <= n_means:
+        raise invalid(
+            "calibrate",
+            "calibrate=True needs more samples: in a fold, those that are not held out are no "
+            f"more than the {n_means} means that are estimated, and have no spread about them. "
+            "Add samples, or leave out calibrate",
+        )
     odds = np.zeros((n, len(labels.classes)))
     found = held_out(fit, model, X, y, matrix, labels, folds, options)
     for fold, held in enumerate(found):

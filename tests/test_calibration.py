@@ -134,8 +134,8 @@ def test_a_file_keeps_the_temperature(tmp_path):
 @pytest.mark.parametrize(
     ("options", "parameter", "message"),
     [
-        ({"unlabeled": 2}, "calibrate", "a label and a positive weight"),
-        ({"sample_weight": np.arange(90)}, "calibrate", "a label and a positive weight"),
+        ({"unlabeled": 2}, "calibrate", "a label for every sample.* 30 have none"),
+        ({"sample_weight": np.arange(90)}, "calibrate", "a weight above 0 .* 1 have none"),
         ({"calibrate": False, "groups": np.arange(90)}, "groups", "calibrate=True"),
         ({"groups": np.arange(90) % 3}, "groups", "two groups or more"),
         ({"groups": np.arange(9)}, "groups", "one value for each of 90 samples"),
@@ -147,3 +147,13 @@ def test_bad_input(options, parameter, message):
     with pytest.raises((ValueError, TypeError), match=message) as caught:
         slce_xp.fit(X, y, **{"calibrate": True, **options})
     assert caught.value.parameter == parameter
+
+
+def test_training_sets_must_have_a_spread():
+    X, y = drawn(6)  # two of each class, one of which is held out
+    for options in ({}, {"criterion": "separation"}, {"groups": np.arange(6)}):
+        with pytest.raises(ValueError, match=r"no more than the 3 means .* leave out") as caught:
+            slce_xp.fit(X, y, calibrate=True, **options)
+        assert caught.value.parameter == "calibrate"
+    X, y = drawn(9)
+    assert slce_xp.fit(X, y, calibrate=True).temperature < 10.0

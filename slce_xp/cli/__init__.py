@@ -105,6 +105,9 @@ def _with_option(text: str, parameter: str) -> str:
     """Replace the name of a parameter in a message by its option."""
     if parameter == "X":
         return text.replace("impute them first", "fill missing values: --missing mean")
+    if parameter == "calibrate":  # which fit --model does
+        text = text.replace("calibrate=True needs", "calibrated probabilities need")
+        return text.replace("leave out calibrate", "do not calibrate: --folds 0")
     option = OPTIONS.get(parameter)
     if option is None:
         return text
