@@ -98,7 +98,7 @@ class SLCE(
         What NaN becomes: the mean of its column, or an error.
     calibrate : bool
         Whether `fit` finds the temperature of `predict_proba` from samples that are held out;
-        batches of `partial_fit` have none.
+        not with `partial_fit`.
     random_state : int, RandomState instance or None
         Seed for directions that are arbitrary. A RandomState, or None for NumPy's global one, draws
         another seed for each fit.
@@ -307,6 +307,12 @@ class SLCE(
                 "missing",
                 "missing must be None for partial_fit: means of columns are known only after the "
                 f"last batch; got {self.missing!r}. Fill X yourself, or fit all samples at once",
+            )
+        if self.calibrate:
+            raise invalid(
+                "calibrate",
+                "calibrate must be False for partial_fit, which keeps no samples to hold out; got "
+                f"{self.calibrate!r}. Leave it out, or fit all samples at once",
             )
         before: Statistics | None = self.__dict__.get("statistics_")
         X = checked(self, X, reset=before is None, ensure_all_finite=False)

@@ -719,6 +719,12 @@ def test_batches_may_be_dask_arrays_and_files(tmp_path):
     np.testing.assert_allclose(slce.components_, SLCE().fit(X, Y).components_, atol=1e-12)
 
 
+def test_batches_cannot_be_calibrated():
+    with pytest.raises(ValueError, match="calibrate must be False for partial_fit") as caught:
+        SLCE(calibrate=True).partial_fit(X, Y)
+    assert caught.value.parameter == "calibrate"
+
+
 @pytest.mark.parametrize("method", ["fit", "partial_fit", "transform", "inverse_transform"])
 def test_masked_arrays_raise(method):
     X, y = oracle.blobs(60, 5, 3, seed=1)
