@@ -47,7 +47,7 @@ class PermutationTest:
     ----------
     p : float
         The p-value: the share of arrangements of the labels, the observed one among them, with a
-        statistic at least as large as the observed one.
+        statistic at least as large as the observed one; at least `smallest_p`.
     statistic : float
         The observed statistic. For "adaptive" the largest of several, in standard deviations.
     null : numpy.ndarray, shape (n_permutations,)
@@ -294,6 +294,11 @@ class Design(NamedTuple):
         logs = [sum(math.lgamma(1 + n) for n in a.flat) for a in (table.sum(axis=1), table, alike)]
         return math.exp(min(logs[0] - logs[1] - logs[2], LARGEST_LOGARITHM))
 
+    @property
+    def smallest_p(self) -> float:
+        """The smallest p-value that the labels and the number of permutations can give."""
+        return max(1.0 / (1 + self.drawn), min(1.0, 1.0 / self.arrangements))
+
 
 def _design(
     codes: np.ndarray, units: np.ndarray | None, strata: Any, count: int, seed: int
@@ -372,8 +377,8 @@ def _tested(scores: Array, squares: Array, design: Design, kind: str) -> Permuta
                 "statistic='between'",
             )
     values = values.max(axis=1)
-    smallest = max(1.0 / (1 + design.drawn), min(1.0, 1.0 / design.arrangements))
-    p, units = _p_value(values, scores), len(design.codes)
+    smallest, units = design.smallest_p, len(design.codes)
+    p = _p_value(values, scores, smallest)
     return PermutationTest(p, float(values[0]), values[1:], smallest, kind, "samples", units, ratio)
 
 
@@ -396,7 +401,7 @@ def _component_p(scores: Array, squares: Array, design: Design) -> np.ndarray:
             _welch.largest_ratios(marks, block, scores, shifted) for block in design.blocks(scores)
         ]
         (values,) = _eigen.read_finite(xp.concat(ratios, axis=0))
-        found.append(max([_p_value(values, scores), *found[-1:]]))
+        found.append(max([_p_value(values, scores, design.smallest_p), *found[-1:]]))
         marks, scores, squares = _welch.deflated(marks, scores, axis)
     return np.array(found)
 
@@ -421,7 +426,10 @@ def _pair_p(
     return tuple((classes[a], classes[b], p) for (a, b), p in zip(pairs, adjusted, strict=True))
 
 
-def _p_value(values: np.ndarray, like: Array) -> float:
-    """The share of values that are at least the first one, ties included."""
+def _p_value(values: np.ndarray, like: Array, smallest: float) -> float:
+    """The share of values that are at least the first one, ties included.
+
+    If few arrangements differ, those like the observed one may be drawn less often than they are.
+    """
     slack = TIE * _eigen.eps_of(like) * abs(values[0])
-    return float((values >= values[0] - slack).mean())
+    return max(float((values >= values[0] - slack).mean()), smallest)

@@ -99,6 +99,17 @@ def test_all_arrangements_of_a_small_design():
     assert found.smallest_p == pytest.approx(2 / 70)
 
 
+@pytest.mark.filterwarnings("ignore:only 10 arrangements")
+def test_p_is_no_less_than_arrangements_allow():
+    X = np.random.default_rng(0).normal(size=(6, 3)) + 9.0 * np.repeat([0, 1], 3)[:, None]
+    for seed in range(6):
+        found = slce_xp.permutation_test(
+            X, [0, 0, 0, 1, 1, 1], 99, pairs=True, components=True, random_state=seed
+        )
+        every = [found.p, *found.component_p, found.pair_p[0][2]]
+        assert min(every) >= found.smallest_p == pytest.approx(0.1)
+
+
 def test_true_nulls_with_unequal_sizes_and_spreads():
     rng = np.random.default_rng(0)
     y = np.repeat([0, 1], [30, 8])
