@@ -58,7 +58,7 @@ def calibrated(
     n = len(labels.codes)
     lacking = [(labels.n_unlabeled, "a label")]
     if labels.weights is not None:
-        lacking.append((n - np.count_nonzero(labels.weights), "a weight above 0"))
+        lacking.append((int((labels.weights == 0).sum()), "a weight above 0"))
     for count, what in lacking:
         if count:
             raise invalid(
