@@ -272,13 +272,13 @@ class FeaturePath:
         return "\n".join(
             [
                 f"Feature path: {len(self.supports[-1])} of {self.n_features} features, "
-                f"{len(self.lambdas)} penalties",
+                f"{len(self.lambdas)} values of lambda",
                 f"  fitted on    {self.n_samples} samples of {len(self.classes)} classes",
                 f"  targets      {self.targets}{ridge}",
                 f"  solved by    {self.passes} passes, {self.place}",
                 f"  lambda       {self.lambdas[0]:.4g} … {self.lambdas[-1]:.4g}",
-                f"  features     {counts}",
-                f"  accuracy     duality gaps up to {self.gaps.max():.0e}, proved",
+                f"  features     {counts} as lambda falls",
+                f"  accuracy     duality gaps: within {self.gaps.max():.0e} of the optimum",
             ]
         )
 

@@ -201,8 +201,8 @@ def read(path: str | os.PathLike[str], build: Callable[[dict[str, np.ndarray]], 
         except Exception as error:  # anything that NumPy, zip or JSON raise for a damaged file
             raise invalid(
                 "path",
-                f"path must name a model file written by Model.save; {os.fspath(path)!r} is "
-                f"damaged or not a model ({error}). Save the model again",
+                "path must name a model file, which slce-xp fit --model or Model.save writes; "
+                f"{os.fspath(path)!r} is damaged or not a model ({error}). Save the model again",
             ) from error
 
 

@@ -313,7 +313,7 @@ def _design(
             raise invalid(
                 "groups",
                 f"groups must have samples of one class each; that of sample {spans[0]} has "
-                "several. If classes were compared within groups, pass them as strata",
+                "several. If classes were compared within groups, pass groups as strata instead",
             )
         if (layers != layers[first][units]).any():
             raise invalid("strata", "strata must have one value for all samples of a group")

@@ -98,7 +98,9 @@ def _use(model: Any) -> str:
         return "none: no direction lowers the loss by more than zero_level"
     if not positive:
         return "none of them lowers the loss by more than zero_level"
-    return "all of them lower the loss" if positive == k else f"{positive} of them lower the loss"
+    if positive == k:
+        return "all of them lower the loss"
+    return f"{positive} of them lower{'s' * (positive == 1)} the loss"
 
 
 def _listed(values: Iterable[str]) -> str:

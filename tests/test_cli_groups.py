@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 import pytest
-from command import here, refused, works
+from command import here, refused, slce, works
 
 import slce_xp
 from slce_xp._alignment import aligned
@@ -55,8 +55,8 @@ def test_subjects_that_are_numbers_are_recognised(folder, mice):
     numbered = mice.assign(mouse=mice.mouse.str[1:].astype(int), plate=0.5)
     numbered.to_csv(folder / "n.csv", index=False)
     done = here(folder, "fit", "n.csv", "--label", "dose", "--folds", "0")
-    assert "may be metadata: 'mouse'" in done.stderr
     assert "--groups mouse" in done.stderr
+    assert "metadata" not in done.stderr  # one remedy
 
 
 def test_compare_and_select_keep_subjects_together(folder):
@@ -74,7 +74,7 @@ def test_confusions_are_printed(folder, mice):
     X, y = mice.filter(like="gene").to_numpy(), mice.dose.to_numpy(dtype=str)
     found = slce_xp.cross_embed(X, y, 1)
     rows = [" ".join(line.split()) for line in text.splitlines()]
-    assert "of class drug none" in rows
+    assert "true \\ predicted drug none" in rows
     for label, counts in zip(found.classes, found.confusion, strict=True):
         assert f"{label} {counts[0]} {counts[1]}" in rows
 
@@ -101,10 +101,53 @@ def test_effects_of_batches_are_removed_in_fit_and_transform(folder, mice):
     np.testing.assert_allclose(frame.filter(like="comp"), expected, atol=1e-9)
     assert list(frame.plate) == list(mice.plate)
     call = ["predict", "m.npz", "t.csv", "-o", "p.csv"]
-    assert "--batch must" in refused(folder, *call)
+    text = refused(folder, *call)
+    assert "the model has batches such as 'p0', 'p1', 'p2': name their column" in text
+    assert "Try: slce-xp predict m.npz t.csv -o p.csv --batch plate\n" in text
+    done = here(folder, "transform", "m.npz", "t.csv", "-o", "all.csv", "--batch", "plate")
+    assert "t.csv has the samples of the fit: classes look better apart" in done.stderr
+    mice.assign(plate="p9").iloc[::2].to_csv(folder / "u.csv", index=False)
+    done = here(folder, "predict", "m.npz", "u.csv", "-o", "u.npz.csv", "--batch", "plate")
+    assert done.stderr.count("the fit had no batches") == 1
+    assert "samples of the fit" not in done.stderr
     works(folder, *call, "--batch", "plate")
     predicted = pandas.read_csv(folder / "p.csv").predicted
     assert list(predicted) == list(model.predict(X, batch=mice.plate))
+
+
+def test_subjects_of_several_classes_are_strata(folder, mice):
+    mice.assign(sex=np.tile(["f", "m"], 60)).to_csv(folder / "s.csv", index=False)
+    call = ["s.csv", "--label", "dose", "--drop", "mouse"]
+    text = refused(folder, "test", *call, "--groups", "sex", "--strata", "plate")
+    assert "'sex' have several classes: --strata instead of --groups" in text
+    assert f"Try: slce-xp test {' '.join(call)} --strata sex\n" in text
+    works(folder, "test", *call, "--strata", "sex", "--permutations", "9")
+    text = works(folder, "fit", *call, "--groups", "sex", "--folds", "2")
+    assert "than chance: slce-xp test --strata 'sex'\n" in text
+    done = slce(folder, "test", *call, "--batch", "plate")
+    assert done.stderr.endswith(
+        "unrecognized arguments: --batch plate; leave the column out: --drop, or test within "
+        "batches: test --strata; see slce-xp test --help\n"
+    )
+
+
+def test_labels_that_are_no_classes_of_the_model_are_pointed_out(folder, mice):
+    works(folder, "fit", "t.csv", "--label", "dose", "--folds", "0", "--model", "m.npz")
+    done = here(folder, "predict", "m.npz", "t.csv", "-o", "p.csv", "--label", "plate")
+    assert "; 0 of 120 agree with 'plate'" in done.stdout
+    assert "'plate': 'p0', 'p1', 'p2' are not classes of the model" in done.stderr
+    mice.rename(columns=str.upper).to_csv(folder / "upper.csv", index=False)
+    text = refused(folder, "predict", "m.npz", "upper.csv", "-o", "q.csv")
+    assert "did you mean 'GENE0'? Rename columns as in the table of the fit" in text
+
+
+def test_a_file_before_a_column_is_named_by_another_option(folder, mice):
+    named = mice.assign(name=[f"s{i}" for i in range(120)])
+    named.drop(columns="dose").to_csv(folder / "x.csv", index=False)
+    named[["name", "dose"]].to_csv(folder / "meta.csv", index=False)
+    text = refused(folder, "fit", "x.csv", "--label", "meta.csv:doze")
+    assert "meta.csv:doze: the file of a column is named by --metadata" in text
+    assert "Try: slce-xp fit x.csv --metadata meta.csv --label dose\n" in text
 
 
 def test_gaps_in_a_column_of_groups_raise(folder, mice):

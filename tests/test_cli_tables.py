@@ -229,7 +229,7 @@ def test_text_is_left_out_and_names_the_samples_if_all_differ(cells, tmp_path):
     )
     shown = check(tmp_path, ["t.csv", "--label", "y"], embedding(cells))
     assert "'plate' names the samples, for each has its own" in shown
-    assert "'batch', 'none' left out, for a feature is a number" in shown
+    assert "columns without numbers are left out: 'batch', 'none'" in shown
     assert list(pandas.read_csv(tmp_path / "Z.csv").id[:2]) == ["p0", "p1"]
     assert "--drop batch" not in shown
 

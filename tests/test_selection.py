@@ -492,7 +492,7 @@ def test_the_path_is_frozen_and_printed():
     text = str(path)
     assert text.startswith(f"Feature path: {len(path.supports[-1])} of 40 features, ")
     assert "60 samples of 3 classes" in text
-    assert "duality gaps up to" in text
+    assert "duality gaps: within " in text
     model = path.refit(5, 1, criterion="separation")
     assert model.criterion == "separation"
     assert model.components.shape == (1, 5)

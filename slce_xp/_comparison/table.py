@@ -184,7 +184,7 @@ class Comparison:
         for method in self.methods:
             lines += self._rows(method)
         lines += ["", *(line for name in CLASSIFIERS for line in self._verdict(name))]
-        lines += [f"k: {self.unit}; ±: standard error; =: within {NOISE:g} of them of the best"]
+        lines += [f"k: {self.unit}; ±: standard error (SE); =: within {NOISE:g} SE of the best"]
         return "\n".join(lines)
 
     def _rows(self, method: str) -> list[str]:

@@ -14,6 +14,7 @@ import sys
 import traceback
 import warnings
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from slce_xp.cli.commands import COMMANDS
@@ -64,7 +65,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             warnings.filterwarnings("always", category=UserWarning, module=r"slce_xp\.")
             # Reported by `checks`, with the names of columns.
             warnings.filterwarnings("ignore", ".* standardise the columns if their units differ")
-            warnings.showwarning = _show_warning
+            warnings.showwarning = partial(_show_warning, set())
             COMMANDS[arguments.command](arguments)
     except KeyboardInterrupt:
         print("slce-xp: interrupted", file=sys.stderr)
@@ -119,11 +120,14 @@ def _with_option(text: str, parameter: str) -> str:
     return re.sub(rf"{option}=(?=$|[.,; ])", option, text)
 
 
-def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+def _show_warning(shown: set[str], message: Warning | str, *_: Any, **__: Any) -> None:
+    """Print a note, once."""
     text = " ".join(str(message).split())
     for parameter in OPTIONS:
         text = _with_option(text, parameter)
-    print(f"slce-xp: note: {text}", file=sys.stderr)
+    if text not in shown:
+        shown.add(text)
+        print(f"slce-xp: note: {text}", file=sys.stderr)
 
 
 @contextlib.contextmanager

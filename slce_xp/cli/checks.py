@@ -17,10 +17,11 @@ from slce_xp._folds import looks_like_groups
 from slce_xp.cli.tables import Table, TableError, is_known, note, some
 
 TELLING = 0.99  # share of a column's variance between classes that suggests it codes the class
+MEASURED = re.compile(r"-?\d+\.\d+(e[-+]?\d+)?")  # a label that is hardly the name of a class
 FEWEST = 10  # samples, or samples per class, below which a column may do so by chance
 # Words in names of columns of integers that are hardly measurements.
 METADATA = re.compile(
-    "age|animal|batch|cage|cohort|date|day|donor|gender|group|id|index|individual|injection|lane|month|mouse|number|order|"
+    "(?i)age|animal|batch|cage|cohort|date|day|donor|gender|group|id|index|individual|injection|lane|month|mouse|number|order|"
     "participant|patient|plate|replicate|row|run|sample|sex|site|slide|subject|time|visit|well|year"
 )
 
@@ -44,7 +45,10 @@ def labelled(table: Table, arguments: Namespace) -> tuple[Table, str | None]:
             "or --transpose a table with samples in columns"
         )
     if 2 * len(classes) > known.sum() > 4:
-        note(f"{name!r} has {len(classes)} classes of {known.sum()} samples; is it a label?")
+        text = f"{name!r} has {len(classes)} classes in {known.sum()} samples"
+        if 2 * sum(bool(MEASURED.fullmatch(str(label))) for label in classes) > len(classes):
+            raise TableError(f"{text}, and is measured; name a column of classes: --label")
+        note(f"{text}: is it the column of classes?")
     if not missing:
         return table, None
     if getattr(arguments, "unlabeled", "drop") == "use":
@@ -57,14 +61,14 @@ def labelled(table: Table, arguments: Namespace) -> tuple[Table, str | None]:
     return table.rows(known), None
 
 
-def note_groups(table: Table, arguments: Namespace) -> None:
-    """Raise TableError for gaps in the columns that group samples; report one that perhaps does."""
+def note_groups(table: Table, arguments: Namespace) -> str:
+    """Report and return a column that may group samples; raise for gaps in those that do."""
     for role, values in table.columns.items():
         if role != "label" and not is_known(values).all():
             name = getattr(arguments, role)
             raise TableError(f"{arguments.table}: --{role} {name}: {name!r} has missing values")
     if arguments.groups is not None or not is_known(table.labels).all():
-        return
+        return ""
     codes = np.unique(table.labels.astype(str), return_inverse=True)[1]
     others = dict(table.others) | {names_of([j], table)[0]: table.X[:, j] for j in _metadata(table)}
     found = [name for name, values in others.items() if looks_like_groups(values, codes)]
@@ -73,12 +77,19 @@ def note_groups(table: Table, arguments: Namespace) -> None:
             f"several rows have the same {found[0]!r}: if they are of one subject, hold them out "
             f"together with --groups {shlex.quote(found[0])}"
         )
+    return found[0] if found else ""
+
+
+def mixed_groups(table: Table) -> bool:
+    """Whether a group has samples of several classes."""
+    groups = table.columns.get("groups")
+    return groups is not None and len({*zip(groups, table.labels, strict=True)}) > len({*groups})
 
 
 # ---------------------------------------------------------------- values
 
 
-def facts_of(table: Table, arguments: Namespace) -> columns.Statistics | None:
+def facts_of(table: Table, arguments: Namespace, subjects: str) -> columns.Statistics | None:
     """Return statistics of the columns, after checking that all can be used for a fit."""
     if not (table.in_memory or arguments.scale):
         return None  # it would take another pass, and the fit checks this as well
@@ -91,7 +102,7 @@ def facts_of(table: Table, arguments: Namespace) -> columns.Statistics | None:
         )
     if not arguments.missing or table.is_sparse:
         refuse_missing(facts, table, arguments)
-    _note_metadata(table)
+    _note_metadata(table, subjects)
     return facts
 
 
@@ -134,17 +145,13 @@ def _metadata(table: Table) -> list[int]:
     counts = [int(j) for j in np.flatnonzero(spans == len(X) - 1)]
     counts = [j for j in counts if len(np.unique(X[:, j])) == len(X)]
     words = [re.findall(r"[A-Z]?[a-z]+|[A-Z]+", str(name)) for name in names]
-    known = [
-        j
-        for j, parts in enumerate(words)
-        if any(METADATA.fullmatch(part.lower()) for part in parts)
-    ]
+    known = [j for j, parts in enumerate(words) if any(map(METADATA.fullmatch, parts))]
     return [j for j in sorted({*counts, *known}) if (X[:, j] == np.rint(X[:, j])).all()]
 
 
-def _note_metadata(table: Table) -> None:
-    """Report columns that look like metadata, before they are features."""
-    found = names_of(_metadata(table), table)
+def _note_metadata(table: Table, subjects: str) -> None:
+    """Report columns that look like metadata, except one that was reported, as features."""
+    found = [name for name in names_of(_metadata(table), table) if name != subjects]
     if found:
         drop = shlex.quote(",".join(found))
         note(f"features that may be metadata: {some(found)}; to leave out: --drop {drop}")

@@ -14,9 +14,10 @@ from slce_xp import _parameters
 from slce_xp._data import columns
 from slce_xp.cli import checks, evaluating, evidence, info, outputs
 from slce_xp.cli.inputs import has_bar, load_model, read_to_apply, read_to_fit, step
-from slce_xp.cli.tables import Table, TableError, is_known, plural
+from slce_xp.cli.tables import Table, TableError, is_known, note, plural, some
 
 MOST_SHOWN = 12  # classes, and components, that are printed
+TOO_GOOD = "classes look better apart than in new samples"
 LONG_FIT = 10**8  # entries of X from which on a progress bar is shown
 
 
@@ -60,6 +61,8 @@ def _fit(arguments: Namespace) -> None:
         with outputs.written(arguments.model):
             model.save(arguments.model)
     outputs.write_embedding(arguments.embedding, Z, table, arguments)
+    if arguments.embedding is not None:
+        note(f"{arguments.embedding} is of the samples of the fit: {TOO_GOOD}")
     evidence.plot(Z, held_out, table, model, arguments)
     weights = outputs.by_component(model.components)
     outputs.write_table(arguments.loadings, {"feature": _names_of_features(model), **weights})
@@ -110,7 +113,10 @@ def _predict(arguments: Namespace) -> None:
     if table.labels is not None:
         known = is_known(table.labels)
         right = int((predicted.astype(str) == table.labels.astype(str))[known].sum())
-        text += f", {right} of {int(known.sum())} with a label as it says"
+        text += f"; {right} of {int(known.sum())} agree with {arguments.label!r}"
+        others = {*table.labels[known].astype(str)}.difference(model.classes.astype(str))
+        if others:
+            note(f"{arguments.label!r}: {some(sorted(others))} are not classes of the model")
     print(text)
     found: dict[str, Any] = {"predicted": predicted.astype(str)}
     found["probability"] = model.predict_proba(table.X, batch=batch).max(axis=1)
@@ -134,6 +140,9 @@ def _embedded(
             f"{wrong[0] + 1}, hold values that are infinite or missing; correct them, or fill "
             "missing ones: --missing mean"
         )
+    close = np.abs(Z.mean(axis=0)) <= np.finfo(Z.dtype).eps ** 0.5 * np.abs(Z).max(axis=0)
+    if len(Z) == model.n_samples and close.all():  # as many samples, with the mean of the fit
+        note(f"{arguments.table} has the samples of the fit: {TOO_GOOD}")
     return table, model, Z
 
 

@@ -27,8 +27,7 @@ def compare(arguments: Namespace) -> None:
     step(f"comparing methods on {table.X.shape[0]} samples of {table.X.shape[1]} features")
     how = _how(arguments) | {"methods": arguments.methods, "cv": arguments.folds}
     how["groups"] = table.columns.get("groups")
-    numbers = arguments.components
-    found = slce_xp.compare(table.X, table.labels, numbers, progress=has_bar(), **how)
+    found = slce_xp.compare(table.X, table.labels, arguments.components, progress=has_bar(), **how)
     print(found)
     outputs.write_table(arguments.output, as_columns(found))
     if arguments.plot is not None:
@@ -109,6 +108,11 @@ def test(arguments: Namespace) -> None:
     """Test whether classes differ, print and plot."""
     outputs.check(arguments, plot=outputs.IMAGES)
     table, facts = _read(arguments)
+    if checks.mixed_groups(table):
+        text = (
+            f"rows of one {arguments.groups!r} have several classes: --strata instead of --groups"
+        )
+        raise TableError(text, {"--groups": None, "--strata": arguments.groups})
     X = checks.prepared(table, facts, arguments)
     step(f"permuting the labels of {X.shape[0]} samples {arguments.permutations} times")
     found = slce_xp.permutation_test(

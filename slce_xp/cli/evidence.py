@@ -10,7 +10,7 @@ import numpy as np
 
 import slce_xp
 from slce_xp._data import columns
-from slce_xp.cli import outputs
+from slce_xp.cli import checks, outputs
 from slce_xp.cli.inputs import step
 from slce_xp.cli.tables import Table, is_known
 
@@ -42,12 +42,13 @@ def chance(X: Any, table: Table, model: slce_xp.Model, arguments: Namespace) -> 
     """Return whether classes differ by more than chance, or how to find out."""
     known = is_known(table.labels)
     hint = "not tested; whether classes differ by more than chance: slce-xp test"
-    n_classes = len(set(table.labels[known]))
     if (
         not (table.in_memory and known.all())
-        or X.shape[0] * X.shape[1] * n_classes * PERMUTATIONS > MOST_WORK
+        or X.shape[0] * X.shape[1] * len(set(table.labels[known])) * PERMUTATIONS > MOST_WORK
     ):
         return hint
+    if checks.mixed_groups(table):
+        return f"{hint} --strata {arguments.groups!r}"
     try:
         found = slce_xp.permutation_test(
             columns.prepared(X, model.mean) if model.filled else X,
@@ -69,9 +70,10 @@ def print_held_out(found: Any) -> None:
         note = f": {found.note}" * bool(found.note)
         by = " of groups" * (found.unit == "groups")
         print(
-            f"  prediction   {100 * found.accuracy:.1f} % of held-out samples right, "
-            f"{100 * found.balanced_accuracy:.1f} % balanced over classes; always the largest "
-            f"class {100 * sizes.max() / sizes.sum():.1f} % ({found.n_folds} folds{by}{note})"
+            f"  prediction   {100 * found.accuracy:.1f} % of held-out samples right "
+            f"({100 * found.balanced_accuracy:.1f} % balanced over classes), "
+            f"{100 * sizes.max() / sizes.sum():.1f} % if the largest class is always predicted "
+            f"({found.n_folds} folds{by}{note})"
         )
         if len(sizes) <= MOST_CLASSES:
             _print_confusion(found)
@@ -83,9 +85,9 @@ def _print_confusion(found: Any) -> None:
     """Print how many samples of each class (rows) are predicted to be of each (columns)."""
     names = [str(label)[:WIDTH] for label in found.classes]
     width = max(map(len, [*names, str(found.confusion.max())]))
-    rows = [("of class", names), *zip(names, found.confusion, strict=True)]
+    rows = [("true \\ predicted", names), *zip(names, found.confusion, strict=True)]
     for name, cells in rows:
-        print(f"    {name:<{max(width, 8)}}  {'  '.join(f'{cell!s:>{width}}' for cell in cells)}")
+        print(f"    {name:<{max(width, 16)}}  {'  '.join(f'{cell!s:>{width}}' for cell in cells)}")
 
 
 def plot(

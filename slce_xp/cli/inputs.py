@@ -7,7 +7,7 @@ import importlib.util
 import sys
 import warnings
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import slce_xp
@@ -16,7 +16,7 @@ from slce_xp._data import columns
 from slce_xp.cli import checks
 from slce_xp.cli.options import corrected, parse
 from slce_xp.cli.reading import check_exists, read_table
-from slce_xp.cli.tables import Changes, Table, TableError, note
+from slce_xp.cli.tables import Changes, Table, TableError, note, some
 
 LARGE_TABLE = 10**8  # bytes from which on a table is not read again to find all that is wrong
 MOST_TRIES = 6
@@ -26,14 +26,16 @@ def read_to_fit(arguments: Namespace) -> tuple[Table, str | None, columns.Statis
     """Read a table that can be fitted: return it, the mark of unlabelled samples, statistics."""
     step(f"reading {arguments.table}")
     table, unlabeled = checks.labelled(read_table(arguments), arguments)
-    checks.note_groups(table, arguments)
-    return table, unlabeled, checks.facts_of(table, arguments)
+    subjects = checks.note_groups(table, arguments)
+    return table, unlabeled, checks.facts_of(table, arguments, subjects)
 
 
 def read_to_apply(arguments: Namespace, model: slce_xp.Model) -> tuple[Table, slce_xp.Model]:
     """Read a table with features of a model, and return the model for those that it has."""
     step(f"reading {arguments.table}")
     table = read_table(arguments, model.feature_names)
+    if model.batches is not None and "batch" not in table.columns:
+        raise _no_batches(table, model.batches)
     if table.names is not None and model.feature_names is not None:
         model, _ = aligned(model, table.names, 1.0)  # the share was checked
     if table.X.shape[1] != model.n_features:
@@ -50,6 +52,14 @@ def read_to_apply(arguments: Namespace, model: slce_xp.Model) -> tuple[Table, sl
         elif share := facts.missing.sum() / table.X.size:
             note(f"{100 * share:.2g} % of {arguments.table} is missing, and filled with means")
     return table, model
+
+
+def _no_batches(table: Table, batches: Iterable[object]) -> TableError:
+    """Return the error for a call that does not name the batches, with the column that has them."""
+    known = {str(batch) for batch in batches}
+    found = [name for name, column in table.others.items() if known.issuperset(map(str, column))]
+    text = f"the model has batches such as {some(sorted(known), 3)}: name their column with --batch"
+    return TableError(text, {"--batch": found[0]} if found else {})
 
 
 def load_model(path: Path) -> slce_xp.Model:

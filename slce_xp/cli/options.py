@@ -115,7 +115,8 @@ _OPTIONS: dict[str, tuple[dict[str, Any], str]] = {
         "thousands (default: found out)"),
     "--data": ({"metavar": "NAME"}, "which matrix, layer or sheet of a file with several"),
     "--model": (_FILE, "the model (.npz), for transform, predict and inspect"),
-    "--embedding": (_FILE, "a row for each sample (.csv, .tsv, .parquet, .npy)"),
+    "--embedding": (_FILE, "a row for each sample of the fit, in which classes look better apart "
+        "than in new samples (.csv, .tsv, .parquet, .npy)"),
     "--plot": (_FILE, f"a plot of the embedding {_IMAGE_FILE}, or .html to hover over samples"),
     "--plot-components": ({"type": plotted, "metavar": "I,J"},
         "which components to plot, from 1; three give 3-D (default: the first two; all of three "
@@ -246,7 +247,7 @@ of variance (ANOVA), selected in each fold.
             "--plot": {"help": f"the statistic of permuted labels {_IMAGE_FILE}"}},
         """\
 The null hypothesis is that the means of the classes are equal. Subjects with
-samples of several classes are strata.
+samples of several classes are for --strata, not --groups.
 """),
     "inspect": _Command("show a model and its important features", {"": "model --top --methods"}),
     "plan": _Command(
@@ -278,10 +279,12 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
         _add(commands, name, command)
     arguments, unknown = top.parse_known_args(argv)
     if unknown:  # by the subcommand, whose help lists its options
-        parser = commands.choices[arguments.command]
+        parser, option = commands.choices[arguments.command], unknown[0].partition("=")[0]
         known = parser.format_usage().replace("[", " ").split()
-        close = difflib.get_close_matches(unknown[0], [k for k in known if k.startswith("--")], n=1)
+        close = difflib.get_close_matches(option, [k for k in known if k.startswith("--")], n=1)
         meant = f"; did you mean {close[0]}?" if close else ""
+        if option == "--batch":
+            meant = "; leave the column out: --drop, or test within batches: test --strata"
         parser.error(f"unrecognized arguments: {' '.join(unknown)}{meant}")
     return arguments
 

@@ -108,6 +108,10 @@ def _column(name: str, option: str, more: Any, matrix: Matrix, arguments: Namesp
         return arrays.vector_in_file(name, len(own), option)
     if matrix.X is None and not arguments.transpose and not tables.nearest(name, more.columns):
         _check_orientation(name, option, own, arguments)
+    file, colon, column = name.rpartition(":")
+    if colon and Path(file).is_file():
+        text = f"{option} {name}: the file of a column is named by --metadata"
+        raise TableError(text, {"--metadata": file, option: column})
     also = "" if arguments.metadata is None else f" or {arguments.metadata}"
     names = [str(other) for other in [*more.columns, *own.columns]]
     raise tables.no_such(name, names, option, f"{arguments.table}{also}")
@@ -290,8 +294,7 @@ def _without(words: set[str], names: list[str], arguments: Namespace) -> list[st
     """Return the names without columns of words or of nothing, which are reported."""
     gone = [name for name in names if name in words]
     if gone:
-        what = "for a feature is a number, not text or nothing"
-        tables.note(f"{arguments.table}: {tables.some(gone)} left out, {what}")
+        tables.note(f"{arguments.table}: columns without numbers are left out: {tables.some(gone)}")
     return [name for name in names if name not in words]
 
 
@@ -319,6 +322,7 @@ def _features_of_model(names: list[str], arguments: Namespace, features: np.ndar
         hint = str(tables.no_such(absent[0], names, "", path)).partition("; ")[2]
         raise TableError(
             f"{path} must have at least {1 - MOST_ABSENT:.0%} of the {len(wanted)} columns of the "
-            f"model, and lacks {len(absent)}: {tables.some(absent)}; {hint}"
+            f"model, and lacks {len(absent)}: {tables.some(absent)}; {hint} "
+            "Rename columns as in the table of the fit"
         )
     return [name for name in wanted if name in there]
