@@ -201,7 +201,7 @@ def read(path: str | os.PathLike[str], build: Callable[[dict[str, np.ndarray]], 
         except Exception as error:  # anything that NumPy, zip or JSON raise for a damaged file
             raise invalid(
                 "path",
-                "path must name a model file, which slce-xp fit --model or Model.save writes; "
+                "path must name a model file, written by Model.save or slce-xp fit --model; "
                 f"{os.fspath(path)!r} is damaged or not a model ({error}). Save the model again",
             ) from error
 
