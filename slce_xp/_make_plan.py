@@ -11,7 +11,7 @@ from slce_xp._backend import Place, Sparse
 from slce_xp._data.labels import as_labels
 from slce_xp._data.matrix import as_values, check_sizes
 from slce_xp._data.row_reader import RowReader
-from slce_xp._errors import invalid
+from slce_xp._errors import invalid, shown
 from slce_xp._planning.plan import Plan, advice_on, choose
 from slce_xp._planning.problem import BLOCKS, CLUSTER, ITEMSIZES, MEMORY, Limits, Problem
 from slce_xp._planning.sizes import parse_bytes
@@ -83,12 +83,20 @@ def plan(
     blocks: X does not fit into 32 GB; 13 reads of a file, with ... MB of memory
     """
     limits = Limits(parse_bytes(max_memory))
-    if n_classes is not None or isinstance(n_samples, numbers.Number):
+    is_number = isinstance(n_samples, numbers.Number) or getattr(n_samples, "shape", None) == ()
+    has_rows = hasattr(n_samples, "__len__") and not isinstance(n_samples, str)
+    if is_number or (n_classes is not None and not has_rows):
         problem = _problem_without_data(
             n_samples, n_features, n_classes, n_components, dtype, stored, where
         )
         found = choose(problem, limits, "auto")
     else:
+        if n_classes is not None:
+            raise invalid(
+                "n_classes",
+                f"n_classes must be left out with X and y, which have it; got {shown(n_classes)}. "
+                "The number of components is n_components=",
+            )
         given = {
             "dtype": dtype != "float64",
             "stored": stored is not None,

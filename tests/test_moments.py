@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 
+from slce_xp import core
 from slce_xp._backend import class_sums as _routines
 from slce_xp._data import labels as _labels
 from slce_xp.core import _rows, class_sums
@@ -109,3 +110,8 @@ def test_blocks_cover_all_rows_evenly():
         sizes = [b.stop - b.start for b in blocks]
         assert max(sizes) <= step
         assert max(sizes) - min(sizes) <= 1
+
+
+def test_part_without_rows_is_named():
+    with pytest.raises(ValueError, match="x must have at least one row"):
+        core.class_moments(np.zeros((0, 4)), np.zeros(0, dtype=int), 3)

@@ -651,3 +651,9 @@ def test_plans_and_models_are_tables_in_notebooks():
         assert table.findtext("caption") == lines[0]
         rows = [" ".join(cell.text for cell in row) for row in table.iter("tr")]
         assert rows == [" ".join(line.split(maxsplit=1)) for line in lines[1:]]
+
+
+def test_number_of_classes_beside_data_is_refused_in_few_words():
+    with pytest.raises(ValueError, match="n_classes must be left out with X and y") as caught:
+        slce_xp.plan(np.zeros((100, 9)), np.arange(100) % 3, 3)
+    assert len(str(caught.value)) < 200

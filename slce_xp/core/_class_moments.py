@@ -170,6 +170,10 @@ def class_moments(
     _given.check_plain(x, weights)
     x, n_classes = _given.as_matrix(x), as_count(n_classes, "n_classes", 2)
     rows = rows_of(x)
+    if not rows.n:
+        raise invalid(
+            "x", f"x must have at least one row; got shape {tuple(x.shape)}. Leave such parts out"
+        )
     codes = _given.as_codes(codes, rows.n, n_classes)
     weight = as_unlabeled_weight(unlabeled_weight)
     groups = Groups.of(codes, n_classes, weights, weight, may_be_empty=True)
