@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from slce_xp._data.label_values import comparable, label_values, unique
+from slce_xp._data.label_values import comparable, label_values, unique, unsortable
 from slce_xp._data.marks import missing
-from slce_xp._errors import invalid, wrong_type
+from slce_xp._errors import invalid
 
 # A column is not taken for one of subjects if it has more rows for each value than this: as many
 # repeated measurements of one subject are rare, and classes of classes are not.
@@ -115,7 +115,7 @@ def _deal(y: np.ndarray, count: int, random: np.random.RandomState) -> np.ndarra
 
 def as_group_codes(values: Any, n_samples: int, name: str = "groups") -> np.ndarray:
     """Codes of values that samples share, such as the subject that each is of, shape (n,)."""
-    found = label_values(values)
+    found = label_values(values, name)
     if found.shape != (n_samples,):
         raise invalid(
             name,
@@ -132,8 +132,7 @@ def as_group_codes(values: Any, n_samples: int, name: str = "groups") -> np.ndar
     try:
         return unique(comparable(found, values))[1]
     except TypeError as error:
-        message = f"{name} must hold values of one kind that can be sorted ({error})"
-        raise wrong_type(name, message) from error
+        raise unsortable(name, error) from error
 
 
 def looks_like_groups(values: Any, y: np.ndarray) -> bool:

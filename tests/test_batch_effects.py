@@ -179,3 +179,18 @@ def test_large_effects_of_batches_do_not_hide_classes(solver):
     # Those that are lost in rounding may lower the loss.
     with pytest.warns(UserWarning, match="cannot be resolved"):
         slce_xp.fit(X + 1e9 * effects[batch], y, 2, batch=batch, solver=solver)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ([1, "a"] * 30, "batch must hold labels of one kind.*all strings"),
+        ("plate", "batch must be a vector of labels.*Pass the column"),
+    ],
+)
+def test_batches_that_are_no_labels_are_named(given, message):
+    X, y, _ = confounded()
+    with pytest.raises(TypeError, match=message):
+        slce_xp.fit(X, y, batch=given)
+    with pytest.raises(TypeError, match=message.replace("batch", "groups")):
+        slce_xp.importance_interval(X, y, groups=given, n_resamples=2)

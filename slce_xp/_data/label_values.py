@@ -13,18 +13,18 @@ from slce_xp._errors import invalid, wrong_type
 from slce_xp.core._given import check_not_masked
 
 
-def label_values(y: Any) -> np.ndarray:
+def label_values(y: Any, name: str = "y") -> np.ndarray:
     """Convert labels in any container to an array; missing ones stay None, NaN or similar."""
     if y is None:
         raise invalid("y", "y must be given: SLCE is supervised; got None. Use PCA without labels")
-    check_not_masked(y, "y")
+    check_not_masked(y, name)
     if isinstance(y, np.ndarray):
         # Strings that may be missing compare with others as if they were any of them.
         return y.astype(object) if hasattr(y.dtype, "na_object") else np.asarray(y)
     if _backend.is_dask(y):
-        return label_values(y.compute())
+        return label_values(y.compute(), name)
     if _backend.is_array(y):
-        check_values(y, "y")
+        check_values(y, name)
         return _backend.to_host(_backend.detached(y))
     if hasattr(y, "columns") and hasattr(y, "to_numpy"):  # a frame of one column
         return np.asarray(y.to_numpy())
@@ -32,7 +32,11 @@ def label_values(y: Any) -> np.ndarray:
         return array_of(list(y))
     values = np.asarray(y)
     if values.ndim == 0:
-        raise wrong_type("y", f"y must be a vector of labels; got {type(y).__name__}")
+        raise wrong_type(
+            name,
+            f"{name} must be a vector of labels, one per sample; got {type(y).__name__}. Pass the "
+            "column, not its name",
+        )
     if values.dtype.kind == "f" and not isinstance(getattr(y, "dtype", None), np.dtype):
         return _exact_values(y, values)
     return values
@@ -128,6 +132,15 @@ def unique(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         if (sample[codes] == values).all():
             return sample, codes, np.bincount(codes)
     return np.unique(values, return_inverse=True, return_counts=True)
+
+
+def unsortable(name: str, error: TypeError) -> TypeError:
+    """The error for labels of several kinds."""
+    return wrong_type(
+        name,
+        f"{name} must hold labels of one kind that can be sorted ({error}); "
+        "make them all strings or all numbers",
+    )
 
 
 def _count_booleans(labels: Iterable[Any]) -> int:

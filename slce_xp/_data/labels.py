@@ -10,14 +10,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from slce_xp._data import marks
-from slce_xp._data.label_values import comparable, label_values, plain, unique
+from slce_xp._data.label_values import comparable, label_values, plain, unique, unsortable
 from slce_xp._data.sample_weights import (
     as_weights,
     check_class_weight,
     class_odds,
     class_weighted,
 )
-from slce_xp._errors import invalid, shown, wrong_type
+from slce_xp._errors import invalid, shown
 from slce_xp._parameters import as_unlabeled_weight
 from slce_xp.core._batches import Batches
 from slce_xp.core._groups import Groups, in_units
@@ -99,11 +99,7 @@ def as_labels(
         there = comparable(values if present is None else values[present], y)
         classes, codes, counts = unique(there)
     except TypeError as error:
-        raise wrong_type(
-            "y",
-            f"y must hold labels of one kind that can be sorted ({error}); "
-            "make them all strings or all numbers",
-        ) from error
+        raise unsortable("y", error) from error
     if not in_part:
         check_class_count(classes, weights is not None)
         _check_not_continuous(classes, len(codes))
@@ -138,7 +134,7 @@ class BatchCodes(NamedTuple):
 
 def as_batch(batch: Any, n_samples: int) -> BatchCodes:
     """Encode what each sample has in common with others of its batch: labels of any kind."""
-    values = np.asarray(label_values(batch))
+    values = np.asarray(label_values(batch, "batch"))
     if values.shape != (n_samples,):
         raise invalid(
             "batch",
@@ -152,7 +148,10 @@ def as_batch(batch: Any, n_samples: int) -> BatchCodes:
             f"batch must have a label for every sample; got {values[missing][0]!r} at position "
             f"{int(np.argmax(missing))}. Give such samples a batch of their own, or drop them",
         )
-    labels, codes, _ = unique(comparable(values, batch))
+    try:
+        labels, codes, _ = unique(comparable(values, batch))
+    except TypeError as error:
+        raise unsortable("batch", error) from error
     return BatchCodes(codes.astype(np.int64, copy=False), labels)
 
 
