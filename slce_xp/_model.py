@@ -18,6 +18,7 @@ from slce_xp._backend import Array, Place, Sparse
 from slce_xp._data import matrix as _matrix
 from slce_xp._data.label_values import plain
 from slce_xp._data.labels import as_batch
+from slce_xp._data.missing import warn_if_many
 from slce_xp._data.open import open_rows
 from slce_xp._data.row_reader import RowReader
 from slce_xp._errors import invalid, warn, wrong_type
@@ -288,6 +289,13 @@ class Model:
         [1.196 0.754]
         """
         self._check_has_loss("importance")
+        largest = float(_backend.to_host(self.eigenvalues).max(initial=0.0))
+        if self.n_positive and not np.finfo(np.float64).tiny <= largest < math.inf:
+            raise invalid(
+                "X",
+                "X must be scaled for importance, which is a ratio of eigenvalues: these must be "
+                f"within the range of float64; the largest is {largest}. Fit X in other units",
+            )
         return _features.importance(self.components, self.eigenvalues)
 
     @property
@@ -547,16 +555,34 @@ class Model:
             made = self.n_components if source.is_sparse else source.d
             embed = self._embedding(source.dtype, source.is_sparse)
             assert isinstance(source, BlockRows)
+            counts: list[Array] = []
+            if self.filled is not None and not source.is_sparse:
+                embed = partial(self._embed_counting, embed, counts)
             with source.reading(made) as blocks:
                 if out is None:
                     pieces = [shifted(embed(rows), block) for block, rows in blocks]
-                    return self._place.xp.concat(pieces, axis=0) if len(pieces) > 1 else pieces[0]
-                shape = (source.n, self.n_components)
-                dtype = np.dtype(_backend.dtype_name(source.dtype))
-                embedded = (
-                    (block, _backend.to_host(shifted(embed(rows), block))) for block, rows in blocks
-                )
-                return _files.write_rows(out, shape, dtype, embedded)
+                    found = self._place.xp.concat(pieces, axis=0) if len(pieces) > 1 else pieces[0]
+                else:
+                    shape = (source.n, self.n_components)
+                    dtype = np.dtype(_backend.dtype_name(source.dtype))
+                    embedded = (
+                        (block, _backend.to_host(shifted(embed(rows), block)))
+                        for block, rows in blocks
+                    )
+                    found = _files.write_rows(out, shape, dtype, embedded)
+            if counts:
+                missing = sum(map(float, _backend.read(*counts)))
+                warn_if_many(missing / (source.n * source.d))
+        return found
+
+    def _embed_counting(
+        self, embed: Callable[[Array], Array], counts: list[Array], rows: Array
+    ) -> Array:
+        """Embed rows, and add how many of their numbers are missing to the counts."""
+        if _backend.is_floating(rows):
+            xp = self._place.xp
+            counts.append(xp.sum(xp.astype(xp.isnan(rows), self.mean.dtype)))
+        return embed(rows)
 
     def _shifts_of(self, batch: Any, n: int) -> Callable[..., Array]:
         """The function that corrects the embedding of a block of n samples for their batches."""

@@ -92,6 +92,16 @@ def test_much_that_is_missing_is_warned_of():
         slce_xp.fit(X, y, missing="mean")
 
 
+def test_much_that_is_missing_in_new_samples_is_warned_of():
+    X, y, filled = with_holes()
+    model = slce_xp.fit(X, y, missing="mean")
+    model.predict(X)
+    new = filled[:3].copy()
+    new[1] = np.nan
+    with pytest.warns(UserWarning, match="33 % of X is missing"):
+        model.predict(new)
+
+
 def test_estimator_fills_and_corrects():
     X, y, filled = with_holes()
     batch = np.arange(len(y)) % 2

@@ -39,12 +39,17 @@ def fill_with_means(rows: Rows, weights: np.ndarray | None, kept: np.ndarray | N
     xp = rows.place.xp
     rows.fill = sums / xp.where(totals > 0, totals, xp.ones_like(totals))
     share = 1.0 - float(there.sum(dtype=np.float64)) / (rows.n * rows.d)
+    warn_if_many(share)
+    return share
+
+
+def warn_if_many(share: float) -> None:
+    """Warn if so large a share of X was missing that filling it costs accuracy."""
     if share > MANY:
         warn(
             f"{100 * share:.0f} % of X is missing and was filled with the means of columns: that "
             "many draw samples together. Leave out columns or rows with few numbers"
         )
-    return share
 
 
 def _present_term(dtype: object, block: Array, weights: Array | None) -> tuple[Array, ...]:
