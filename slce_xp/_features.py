@@ -20,6 +20,7 @@ def importance(components: Array, eigenvalues: Array) -> Array:
     """The root of d times the share that each feature has in the loss removed, (k, d) ↦ (d,)."""
     xp, _ = place = _backend.place_of(components)
     removed = np.maximum(_backend.to_host(eigenvalues).astype(np.float64), 0.0)
+    removed = removed / (removed.max(initial=0.0) or 1.0)  # whose sum is in range
     shares = _backend.from_host(removed / (removed.sum() or 1.0), place, components.dtype)
     return xp.sqrt(components.shape[1] * (shares @ (components * components)))
 

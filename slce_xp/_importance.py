@@ -136,6 +136,8 @@ def importance_interval(
     units = np.arange(n) if groups is None else as_group_codes(groups, n)
     there = slice(None) if kept is None else kept
     Z, restored = _reduced(X, model.n_features, kept, fit_options)
+    if not isinstance(n_components, (str, float, np.floating, type(None))) and Z is not X:
+        n_components = min(n_components, Z.shape[1])  # beyond them, eigenvalues are zero
     found = np.empty((n_resamples, model.n_features))
     counts = np.zeros(n)
     for i, times in enumerate(_resamples(counted.codes, units[there], n_resamples, random_state)):

@@ -46,6 +46,17 @@ def test_importance_needs_a_loss_and_is_zero_if_nothing_is_removed():
     assert not model.importance.any()
 
 
+def test_importance_is_a_ratio_within_the_range_of_eigenvalues():
+    X, y = three_classes()
+    wanted = slce_xp.fit(X, y).importance
+    np.testing.assert_allclose(slce_xp.fit(X * 7e152, y).importance, wanted, rtol=1e-9)
+    for factor in (1e-200, 1e160):
+        with pytest.warns(UserWarning, match="within the range of float64"):
+            model = slce_xp.fit(X * factor, y)
+        with pytest.raises(ValueError, match="X must be scaled for importance"):
+            _ = model.importance
+
+
 @pytest.mark.parametrize("criterion", ["centroid", "separation"])
 def test_structure_is_a_correlation(xp, criterion):
     X, y = three_classes()
@@ -160,6 +171,14 @@ def test_intervals_are_printed_by_their_lower_limits():
     assert lines[11:] == ["  and 2 more with smaller lower limits"]
     names = np.array([f"gene{j}" for j in range(d)])
     assert str(found._replace(feature_names=names)).splitlines()[2].split()[0] == "gene1"
+
+
+def test_components_beyond_the_samples_are_allowed():
+    X, y = three_classes(d=60)
+    with pytest.warns(UserWarning, match="only the first"):
+        found = slce_xp.importance_interval(X, y, 50, n_resamples=3)
+    wanted = slce_xp.importance_interval(X, y, n_resamples=3)
+    np.testing.assert_allclose(found.upper, wanted.upper, rtol=1e-7)
 
 
 def test_groups_are_drawn_together_and_widen_the_interval():
