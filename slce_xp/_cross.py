@@ -175,7 +175,13 @@ def cross_embed(
     Raises
     ------
     ValueError, TypeError
-        As in `slce_xp.fit`; also if each class has one sample, or group.
+        As in `slce_xp.fit`; also if each class has one sample, or group, and if a fold holds out
+        all samples that tell batches from classes.
+
+    Warns
+    -----
+    SLCEWarning
+        As in `slce_xp.fit`; also if a fold holds out all samples of a batch.
 
     See Also
     --------

@@ -16,10 +16,13 @@ import numpy as np
 
 from slce_xp import _backend
 from slce_xp._backend import Array, Sparse
-from slce_xp._data.labels import Labels
+from slce_xp._data.label_values import plain
+from slce_xp._data.labels import BatchCodes, Labels, as_batch
 from slce_xp._data.open import open_at
+from slce_xp._errors import invalid, shown, warn
 from slce_xp._folds import Folds
 from slce_xp._model import Model
+from slce_xp.core._batches import Batches
 from slce_xp.core._centred import Centred, Frame
 from slce_xp.core._groups import Groups
 from slce_xp.core._label_free import principal_scores
@@ -72,6 +75,8 @@ def held_out(
     options : dict
         Further parameters of the fit.
     """
+    if options.get("batch") is not None:
+        _check_batches(as_batch(options["batch"], len(labels.codes)), labels, folds)
     shared = None
     if _shares(model, labels, folds, options):
         shared = _shared_models(model, matrix, labels, folds)
@@ -79,11 +84,11 @@ def held_out(
         held = np.flatnonzero(folds.codes == fold)
         if shared is None:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # the fit to all samples has warned
+                warnings.simplefilter("ignore")  # what concerns all folds was said
                 one = fit(X, y, model.n_components, **_without(held, labels, options))
+                embedded = embed(one, X, options)
             # The weights of samples hold those of a dict, but not the odds, which are of classes.
             one = dataclasses.replace(one, log_odds=model.log_odds)
-            embedded = embed(one, X, options)
         else:
             one, embedded = shared[fold]
         place = _backend.place_of(embedded)
@@ -97,6 +102,29 @@ def embed(model: Model, X: Any, options: dict[str, Any]) -> Array:
     """The embedding of the samples of a fit with these options, computed."""
     embedded = model.transform(X, batch=options.get("batch"))
     return embedded.compute() if _backend.is_dask(embedded) else embedded
+
+
+def _check_batches(batch: BatchCodes, labels: Labels, folds: Folds) -> None:
+    """Raise ValueError if a training set cannot tell batches from classes; warn if one is lost."""
+    n_classes = len(labels.classes)
+    lost: set[Any] = set()
+    for train, _ in folds.splits():
+        present, codes = np.unique(batch.codes[train], return_inverse=True)
+        groups = Groups(labels.codes[train], n_classes, n_classes)
+        if not all(mask.all() for mask in Batches.of(groups, codes).joined):
+            raise invalid(
+                "batch",
+                "batch must be distinguishable from the classes in every training set of the "
+                "folds; one fold holds out all samples that link some batches to the others. Use "
+                "fewer folds, leave out calibrate, or leave out batch",
+            )
+        lost.update(plain(np.delete(batch.labels, present)))
+    if lost:
+        listed = [label for label in plain(batch.labels) if label in lost]
+        warn(
+            f"batches {shown(listed[:10])} are held out whole by a fold, whose model cannot "
+            "correct their samples. Use fewer folds, leave out calibrate, or drop these batches",
+        )
 
 
 def _without(held: np.ndarray, labels: Labels, options: dict[str, Any]) -> dict[str, Any]:

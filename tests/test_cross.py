@@ -1,5 +1,7 @@
 """Out-of-fold embeddings: against fits of each training set, and what they say of random labels."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 import scipy.sparse
@@ -94,6 +96,24 @@ def test_effects_of_batches_are_removed_in_folds():
     found = slce_xp.cross_embed(moved, y, cv=4, batch=batch)
     expected = slce_xp.cross_embed(X, y, cv=4, batch=batch)
     np.testing.assert_allclose(found.scores, expected.scores, atol=1e-9)
+
+
+def test_a_fold_that_holds_out_a_batch_or_what_batches_share():
+    X, y = separate(60, 8)
+    batch = np.arange(60) // 3 % 2
+    batch[0] = 9
+    for fit in (slce_xp.cross_embed, partial(slce_xp.fit, calibrate=True)):
+        with pytest.warns(
+            slce_xp.SLCEWarning, match=r"^batches \[9\] are held out whole"
+        ) as caught:
+            fit(X, y, batch=batch)
+        assert len(caught) == 1
+        # Class 0 links them, by one sample.
+        alone = np.where(y > 0, y, 1)
+        alone[0] = 2
+        slce_xp.fit(X, y, batch=alone)
+        with pytest.raises(ValueError, match=r"every training set of the folds; .* fewer folds"):
+            fit(X, y, batch=alone)
 
 
 def test_weights_of_samples_and_classes_reach_folds(monkeypatch):
