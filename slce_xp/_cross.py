@@ -230,13 +230,20 @@ def cross_embed(
     options = {**options, "random_state": seed}
     together = {"groups": groups} if options.get("calibrate") else {}
     model = fit(X, y, None if k == most else k, **options, **together)
-    whole = _backend.to_host(embed(model, X, options))
+    whole = _backend.to_host(embed(model, X, options)).astype(np.float64)
+    size, info = float(np.abs(whole).max(initial=0.0)), np.finfo(np.float64)
+    if size and not info.tiny < size * size < info.max / n**2:
+        raise invalid(
+            "X",
+            "X must be of a size whose squares are within the range of float64, for scores are "
+            f"rotated onto each other; got scores of up to {size:.2g}. Scale X",
+        )
     scores = np.full(whole.shape, np.nan)
     confusion = np.zeros((len(labels.classes),) * 2, dtype=np.int64)
     found = held_out(fit, model, X, y, matrix, labels, folds, options)
     for fold, held in enumerate(found):
         test = np.flatnonzero(folds.codes == fold)
-        scores[test] = _rotated(_backend.to_host(held.embedded), whole, test)
+        scores[test] = _rotated(_backend.to_host(held.embedded).astype(np.float64), whole, test)
         predicted = _backend.to_host(held.likely).argmax(axis=1)
         np.add.at(confusion, (labels.codes[test], predicted), 1)
     return CrossEmbedding(

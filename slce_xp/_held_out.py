@@ -156,8 +156,8 @@ def _shared_models(
         rows = open_at(matrix, place)
         centre = place.xp.astype(model.mean, rows.dtype, copy=False)
         if model.plan.form == "gram":
-            scores, _ = principal_scores(rows, exact=True)
-            rows, centre = MemoryRows(scores), place.xp.zeros_like(scores[0, :])
+            scores, _, unit = principal_scores(rows, exact=True)
+            rows, centre = MemoryRows(scores * unit), place.xp.zeros_like(scores[0, :])
         frame = Frame(1.0, centre)
         parts = _moments_by_fold(rows, frame, labels, folds)
         if parts is None:

@@ -224,7 +224,7 @@ def permutation_test(
     design = _design(labels.codes, units, strata, count, seed)
     place = _parameters.find_place(matrix, backend, device)
     with _backend.computing(place):
-        scores, squares = principal_scores(open_at(matrix, place), seed)
+        scores, squares, _ = principal_scores(open_at(matrix, place), seed)
         scores, squares = _of_units(scores, squares, units)
         found = _tested(scores, squares, design, statistic)
         return dataclasses.replace(

@@ -143,6 +143,15 @@ def test_numbers_whose_squares_leave_the_range():
     np.testing.assert_allclose(large, small, atol=1e-9)
 
 
+@pytest.mark.filterwarnings("ignore:.* must be within the range of float64 to be returned")
+@pytest.mark.parametrize("scale", [1e-200, 1e200])
+def test_scores_whose_squares_leave_the_range_are_refused(scale):
+    X, y = separate(60, 8)
+    with pytest.raises(ValueError, match=r"within the range of float64, .* Scale X") as caught:
+        slce_xp.cross_embed(X * scale, y, cv=4)
+    assert caught.value.parameter == "X"
+
+
 def test_random_labels_are_at_chance_out_of_fold():
     rng = np.random.default_rng(0)
     seen, unseen = [], []

@@ -20,7 +20,9 @@ FEW_SAMPLES = 1200
 DIRECTIONS, LEAST_DIRECTIONS, SCORES = 256, 32, 2**22
 
 
-def principal_scores(rows: Rows, seed: int = 0, *, exact: bool = False) -> tuple[Array, Array]:
+def principal_scores(
+    rows: Rows, seed: int = 0, *, exact: bool = False
+) -> tuple[Array, Array, float]:
     """Centred samples in the basis of their principal axes, in which scatters are diagonal.
 
     Distances between samples are those in X. If both n and d are large, X is projected onto random
@@ -32,6 +34,8 @@ def principal_scores(rows: Rows, seed: int = 0, *, exact: bool = False) -> tuple
         r is at most min(n, d).
     squares : array, shape (r,)
         Their column sums of squares, ascending and not negative.
+    unit : float
+        Scores are in multiples of it, so that squares are within the range of the dtype.
     """
     groups = Groups(np.zeros(rows.n, dtype=np.int64), 1, 1)
     is_wide = rows.n <= rows.d and rows.has_outer
@@ -45,7 +49,7 @@ def principal_scores(rows: Rows, seed: int = 0, *, exact: bool = False) -> tuple
     if is_wide and not is_reduced:
         values, vectors = _backend.eigh(samples.outer())
         values = xp.clip(values, 0.0)
-        return vectors * (unit * xp.sqrt(values)), values * unit * unit
+        return vectors * xp.sqrt(values), values, unit
     if is_reduced:
         directions = samples.draw(seed, rows.d, count)
         scores = samples.times(directions / math.sqrt(count))
@@ -54,4 +58,4 @@ def principal_scores(rows: Rows, seed: int = 0, *, exact: bool = False) -> tuple
     else:
         values, vectors = _backend.eigh(moments.scatter())
         scores = samples.times(vectors)
-    return scores * unit, xp.clip(values, 0.0) * unit * unit
+    return scores, xp.clip(values, 0.0), unit
