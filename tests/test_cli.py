@@ -446,7 +446,8 @@ def test_dates_are_labels_as_text(full, tmp_path):
 
 def test_blanks_around_labels_are_stripped(tmp_path):
     (tmp_path / "t.csv").write_text("a, b , y\n1 ,2, u\n 3,4,v \n2,2,u \n5,4, v\n")
-    assert here(tmp_path, "fit", "t.csv", "--label", "y", "--model", "m.npz").returncode == 0
+    call = ["fit", "t.csv", "--label", "y", "--model", "m.npz", "--folds", "0"]
+    assert here(tmp_path, *call).returncode == 0
     model = slce_xp.load(tmp_path / "m.npz")
     assert list(model.classes) == ["u", "v"]
     assert list(model.feature_names) == ["a", "b"]
