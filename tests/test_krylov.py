@@ -497,7 +497,7 @@ def test_a_tiny_positive_eigenvalue_is_found(side, size):
         assert model.n_positive_bounds == (1, 1)
         check_promise(X, y, model)
         assert oracle.largest_angle(model.components, vectors[:1]) <= model.angle_bound <= most
-    with pytest.warns(UserWarning, match="no direction lowers the loss"):
+    with pytest.warns(UserWarning, match="cannot be resolved"):
         model = fit(X, y, tol=10 * share)
     assert model.n_positive_bounds == (0, 0)
 
