@@ -94,7 +94,10 @@ def warn_if_useless(
     elif (n_components is not None or is_iterated) and not counts_itself and low < kept:
         known = "lower" if low == high else "are known to lower"
         others = ", and an iteration does not find the others" * is_iterated
+        request = f"n_components={kept} was asked for, but"
+        if n_components is None:
+            request = f"of {kept} components,"
         warn(
-            f"n_components={kept} was asked for, but only the first {low} {known} the loss{others};"
-            f" n_components='positive' keeps those{' and a dense solver has all' * is_iterated}"
+            f"{request} only the first {low} {known} the loss{others}; n_components='positive' "
+            f"keeps those{' and a dense solver has all' * is_iterated}"
         )
