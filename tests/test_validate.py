@@ -281,8 +281,8 @@ BAD_LABELS = {
     "one-hot": (np.eye(3)[CODES], ValueError, r"y must be one-dim.*\(30, 3\).*y\.argmax\(axis=1\)"),
     "one-hot list": (np.eye(3)[CODES].tolist(), ValueError, r"y must be one-dim.*\(30, 3\)"),
     "one-hot frame": (pd.DataFrame(np.eye(3)[CODES]), ValueError, r"y must be one-dim.*\(30, 3\)"),
-    "scalar": (1, TypeError, "y must be a vector of labels; got int"),
-    "text": ("ab", TypeError, "y must be a vector of labels; got str"),
+    "scalar": (1, TypeError, "y must be a vector of labels, one per sample; got int"),
+    "text": ("ab", TypeError, "y must be a vector of labels, one per sample; got str"),
     "mixed": (["a", 1] * 15, TypeError, "y must hold labels of one kind.*all strings or all numb"),
     "masked": (np.ma.array(CODES, mask=CODES == 2), TypeError, "y must not be a masked array"),
 }
