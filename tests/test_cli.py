@@ -105,7 +105,10 @@ def test_fit_writes_the_embedding_and_the_loadings_of_the_formula(fitted, wine):
     np.testing.assert_allclose(table.iloc[:, 2:], embedding_of(X, y, 2), atol=1e-12)
     loadings = pandas.read_csv(fitted.folder / "wine_loadings.csv")
     assert list(loadings.feature) == list(wine.columns[1:-1])
-    np.testing.assert_allclose(loadings.iloc[:, 1:].T, axes_of(X, y, 2), atol=1e-12)
+    axes = axes_of(X, y, 2)
+    np.testing.assert_allclose(loadings.iloc[:, 1:3].T, axes, atol=1e-12)
+    expected = np.corrcoef(X.T, axes @ X.T)[:-2, -2:]
+    np.testing.assert_allclose(loadings.iloc[:, 3:], expected, atol=1e-9)
 
 
 def test_fit_prints_the_model_and_what_it_wrote(fitted):

@@ -51,10 +51,12 @@ def _fit(arguments: Namespace) -> None:
     Z = model.transform(X, batch=batch)
     held_out = evidence.held_out(X, table, model, arguments, how)
     chance = evidence.chance(X, table, model, arguments)
+    lists_features = arguments.top or arguments.loadings is not None
+    structure = model.structure(X, batch=batch) if lists_features else None
     del X
     model = _completed(model, table, scale)
     checks.note_fit(model, facts, table)
-    _print_model(model, arguments.top)
+    _print_model(model, arguments.top, structure)
     evidence.print_held_out(held_out)
     print(f"  permutation  {chance}")
     if arguments.model is not None:
@@ -64,8 +66,11 @@ def _fit(arguments: Namespace) -> None:
     if arguments.embedding is not None:
         note(f"{arguments.embedding} is of the samples of the fit: {TOO_GOOD}")
     evidence.plot(Z, held_out, table, model, arguments)
-    weights = outputs.by_component(model.components)
-    outputs.write_table(arguments.loadings, {"feature": _names_of_features(model), **weights})
+    if arguments.loadings is not None:
+        rows = {"feature": _names_of_features(model), **outputs.by_component(model.components)}
+        assert structure is not None
+        rows |= {f"correlation_{i + 1}": column for i, column in enumerate(structure.T)}
+        outputs.write_table(arguments.loadings, rows)
 
 
 def _completed(model: slce_xp.Model, table: Table, scale: np.ndarray | None) -> slce_xp.Model:
@@ -157,8 +162,11 @@ def _inspect(arguments: Namespace) -> None:
         _print_model(model, arguments.top)
 
 
-def _print_model(model: slce_xp.Model, top: int) -> None:
-    """Print the model, its classes, and the features of largest weight in each component."""
+def _print_model(model: slce_xp.Model, top: int, structure: np.ndarray | None = None) -> None:
+    """Print the model, its classes, and the features of largest weight in each component.
+
+    With `structure`, their correlations with it, too.
+    """
     print(model)
     shown = [f"{c} ({count})" for c, count in zip(model.classes, model.counts, strict=True)]
     more = f" and {len(shown) - MOST_SHOWN} more" if len(shown) > MOST_SHOWN else ""
@@ -167,7 +175,9 @@ def _print_model(model: slce_xp.Model, top: int) -> None:
     for i in range(min(model.n_components, MOST_SHOWN) if top else 0):
         weights = model.components[i]
         order = np.argsort(-np.abs(weights), kind="stable")[:top]
-        print(f"  component {i + 1:<2} {', '.join(f'{names[j]} {weights[j]:+.3g}' for j in order)}")
+        r = [""] * len(names) if structure is None else [f" (r {r:+.2f})" for r in structure[:, i]]
+        listed = ", ".join(f"{names[j]} {weights[j]:+.3g}{r[j]}" for j in order)
+        print(f"  component {i + 1:<2} {listed}")
 
 
 def _names_of_features(model: slce_xp.Model) -> Any:
