@@ -36,17 +36,11 @@ def _fit(arguments: Namespace) -> None:
     X = columns.prepared(table.X, scale=scale)
     n, d = X.shape
     step(f"fitting {n} samples of {d} features")
-    names = ("backend", "device", "max_memory", "criterion")
-    how = {name: getattr(arguments, name) for name in names}
-    how["missing"] = None if table.is_sparse else arguments.missing
-    how |= {"batch": batch} if (batch := table.columns.get("batch")) is not None else {}
-    calibrate = bool(arguments.model and arguments.folds and unlabeled is None)
-    more: dict[str, Any] = {"calibrate": calibrate, "unlabeled": unlabeled}
-    more |= {"groups": table.columns.get("groups")} if calibrate else {}
+    how, batch = _options(arguments, table), table.columns.get("batch")
+    more = _calibration(arguments, table, unlabeled)
     show = n * d >= LONG_FIT and has_bar()
-    model = slce_xp.fit(X, table.labels, arguments.components, progress=show, **how, **more).to(
-        "numpy"
-    )
+    model = slce_xp.fit(X, table.labels, arguments.components, progress=show, **how, **more)
+    model = model.to("numpy")
     _check_drawable(model, arguments)
     Z = model.transform(X, batch=batch)
     held_out = evidence.held_out(X, table, model, arguments, how)
@@ -66,11 +60,26 @@ def _fit(arguments: Namespace) -> None:
     if arguments.embedding is not None:
         note(f"{arguments.embedding} is of the samples of the fit: {TOO_GOOD}")
     evidence.plot(Z, held_out, table, model, arguments)
-    if arguments.loadings is not None:
+    if structure is not None:
         rows = {"feature": _names_of_features(model), **outputs.by_component(model.components)}
-        assert structure is not None
         rows |= {f"correlation_{i + 1}": column for i, column in enumerate(structure.T)}
         outputs.write_table(arguments.loadings, rows)
+
+
+def _options(arguments: Namespace, table: Table) -> dict[str, Any]:
+    """What the fit and its folds have in common."""
+    names = ("backend", "device", "max_memory", "criterion")
+    how = {name: getattr(arguments, name) for name in names}
+    how["missing"] = None if table.is_sparse else arguments.missing
+    batch = table.columns.get("batch")
+    return how if batch is None else {**how, "batch": batch}
+
+
+def _calibration(arguments: Namespace, table: Table, unlabeled: Any) -> dict[str, Any]:
+    """A model that is saved is calibrated, by samples of which all have labels."""
+    calibrate = bool(arguments.model and arguments.folds and unlabeled is None)
+    groups = {"groups": table.columns.get("groups")} if calibrate else {}
+    return {"calibrate": calibrate, "unlabeled": unlabeled, **groups}
 
 
 def _completed(model: slce_xp.Model, table: Table, scale: np.ndarray | None) -> slce_xp.Model:
