@@ -142,7 +142,7 @@ MUTANTS = {
         "core/_moments.py",
         "sums = self.sums - self.weights[:, None] * step",
         "sums = self.sums",
-        "tests/test_core.py::test_moments_of_parts_add_up",
+        "tests/test_core.py::test_moments_of_shards_are_those_of_the_whole",
     ),
     "last-row-of-memory": Mutant(
         "blocks in memory that lack their last row",
