@@ -10,6 +10,7 @@ import numpy as np
 from slce_xp import _backend
 from slce_xp._errors import invalid, warn
 from slce_xp._model import Model
+from slce_xp._parameters import as_number
 
 # Arrays of a model with one column per feature.
 _BY_FEATURE = ("components", "mean", "centroids", "scale", "patterns")
@@ -30,6 +31,7 @@ def aligned(model: Model, names: Any, most_missing: float) -> tuple[Model, int]:
     most_missing : float
         The largest share of the model's features that may be missing.
     """
+    most_missing = as_number(most_missing, "max_missing", 0.0, 1.0)
     features = [] if model.feature_names is None else list(map(str, model.feature_names))
     known = {name: j for j, name in enumerate(features)}
     own = np.array([known.get(str(name), -1) for name in names], dtype=np.int64)
@@ -43,12 +45,12 @@ def aligned(model: Model, names: Any, most_missing: float) -> tuple[Model, int]:
         )
     missing = model.n_features - len(found)
     lost = sorted(known.keys() - {features[j] for j in found})
-    if missing > most_missing * model.n_features:
+    if missing > most_missing * model.n_features or not len(found):
         raise invalid(
             "query",
             f"query must have at least {1 - most_missing:.0%} of the {model.n_features} features "
-            f"of the model; {missing} are missing, such as {', '.join(lost[:3])}. Check that both "
-            "name features alike, or raise max_missing",
+            f"of the model, and one of them; {missing} are missing, such as {', '.join(lost[:3])}. "
+            "Check that both name features alike, or raise max_missing",
         )
     if missing:
         warn(

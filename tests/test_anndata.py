@@ -532,6 +532,11 @@ def test_missing_genes_count_as_the_mean_and_are_reported():
     query.var_names = ["gene0"] * D
     with pytest.raises(ValueError, match="each feature once; gene0 occur"):
         transform(query, reference)
+    query.var_names = [f"other{i}" for i in range(D)]
+    with pytest.raises(ValueError, match="and one of them; 12 are missing"):
+        predict(query, reference, max_missing=1.0)
+    with pytest.raises(ValueError, match="max_missing must be a finite number"):
+        predict(query, reference, max_missing=1.5)
     with pytest.raises(KeyError, match=r"under key='other'; it has models under 'slce'"):
         transform(cells(), reference, key="other")
 
